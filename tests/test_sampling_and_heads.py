@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from side_by_side import like_pytorch
 
+import torchgrad_jax as tj
+
 pytestmark = pytest.mark.operators
 
 
@@ -245,3 +247,12 @@ def test_a_threshold_may_be_a_complex_number_without_imaginary_part(m):
     with pytest.raises(RuntimeError) as error:
         threshold(x, 1 + 1j, 1.0)
     return threshold(x, 1 + 0j, 3 + 0j).tolist(), str(error.value)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_gradients_of_grid_samples_depend_on_what_is_sampled(mode):
+    tj.manual_seed(0)
+    x = tj.rand(1, 1, 4, 4, dtype=tj.float64, requires_grad=True)
+    points = (tj.rand(1, 2, 2, 2, dtype=tj.float64) * 0.8 - 0.4).requires_grad_()
+    sampled = tj.nn.functional.grid_sample
+    assert tj.autograd.gradgradcheck(lambda x, points: sampled(x, points, mode, align_corners=False), (x, points))

@@ -27,6 +27,16 @@ OPERATIONS = {
     "div_floor": lambda m, x, y: m.div(x, y, rounding_mode="floor"),
     "fmax": lambda m, x, y: m.fmax(x, y[0]),
     "fmin": lambda m, x, y: m.fmin(x[0], y),
+    "attention": lambda m, x, y: m.nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None]),
+    "bag_of_largest": lambda m, x, y: m.nn.functional.embedding_bag(m.tensor([[0, 2]]), x, mode="max"),
+    "bag_of_means": lambda m, x, y: m.nn.functional.embedding_bag(m.tensor([[0, 2]]), x, mode="mean"),
+    "bag_of_weights": lambda m, x, y: m.nn.functional.embedding_bag(m.tensor([[0, 2]]), x, mode="sum", per_sample_weights=y[:1, :2]),
+    "grid_sample_nearest": lambda m, x, y: m.nn.functional.grid_sample(x[None, None], y[None, :, :2, None].mT, "nearest"),
+    "lstsq_residuals": lambda m, x, y: m.linalg.lstsq(x[:, :2], y, driver="gelsd")[1],
+    "lu_solve": lambda m, x, y: m.linalg.lu_solve(x, m.tensor([2, 2, 3], dtype=m.int32), y),
+    "ormqr": lambda m, x, y: m.ormqr(x, y[0], y),
+    "rrelu": lambda m, x, y: m.nn.functional.rrelu(x, training=True),
+    "take_along_dim_flat": lambda m, x, y: m.take_along_dim(x, m.tensor([[0, 1, 2]])),
     "gather": lambda m, x, y: m.gather(x, 0, m.tensor([[0, 1, 2]])),
     "householder_product": lambda m, x, y: m.linalg.householder_product(x, y[0]),
     "i0e": lambda m, x, y: m.special.i0e(x),
@@ -35,7 +45,6 @@ OPERATIONS = {
     "layer_norm_bias": lambda m, x, y: m.nn.functional.layer_norm(x, (3,), None, y[0]),
     "lerp": lambda m, x, y: m.lerp(x, y, 0.25),
     "lerp_tensor": lambda m, x, y: m.lerp(x, y, m.tensor(MATRIX)),
-    "lerp_weight": lambda m, x, y: m.lerp(x, m.tensor(MATRIX), y),
     "max_pool1d": lambda m, x, y: m.nn.functional.max_pool1d(x, 2),
     "pow": lambda m, x, y: x.pow(y),
     "pow_base": lambda m, x, y: x.pow(m.tensor(MATRIX)),
@@ -75,6 +84,43 @@ def _written(m, operation, which):
 @pytest.mark.filterwarnings("ignore")
 def test_a_write_to_what_is_saved_is_told_by_backward(name, which):
     ours, theirs = (_written(m, OPERATIONS[name], which) for m in (tj, torch))
+    assert (ours and ours[0]) == (theirs and theirs[0]), (ours, theirs)
+
+
+# What is written to here needs no gradient: by name, what it is, and the function of it and of a tensor that needs one.
+NEEDING_NONE = {
+    "convolution_weight": (lambda m: m.ones(2, 3, 1), lambda m, t, x: m.nn.functional.conv1d(m.ones(1, 3, 4), t, x[0, :2])),
+    "convolution_input": (lambda m: m.ones(1, 3, 4), lambda m, t, x: m.nn.functional.conv1d(t, m.ones(2, 3, 1), x[0, :2])),
+    "group_norm_input": (lambda m: m.ones(1, 3, 4), lambda m, t, x: m.nn.functional.group_norm(t, 3, m.ones(3), x[0])),
+    "batch_norm_input": (lambda m: m.ones(2, 3), lambda m, t, x: m.nn.functional.batch_norm(t, None, None, m.ones(3), x[0], True)),
+    "batch_norm_eval_mean": (lambda m: m.zeros(3), lambda m, t, x: m.nn.functional.batch_norm(x, t, m.ones(3), x.detach()[0] + 0)),
+    "layer_norm_input": (lambda m: m.ones(2, 3), lambda m, t, x: m.nn.functional.layer_norm(t, (3,), m.ones(3), x[0])),
+    "layer_norm_bias": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.layer_norm(x, (3,), x.detach()[0] + 0, t)),
+    "prelu_weight": (lambda m: m.ones(1), lambda m, t, x: m.nn.functional.prelu(x, t)),
+    "bag_offsets": (lambda m: m.tensor([0, 2]), lambda m, t, x: m.nn.functional.embedding_bag(m.tensor([0, 2, 1]), x, t)),
+    "batch_norm_mean": (lambda m: m.zeros(3), lambda m, t, x: m.nn.functional.batch_norm(x, t, m.ones(3), training=True)),
+    "batch_norm_var": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.batch_norm(x, m.zeros(3), t, training=True)),
+    "lu_unpack_pivots": (lambda m: m.tensor([2, 2, 3], dtype=m.int32), lambda m, t, x: m.lu_unpack(x, t)[1]),
+    "lu_solve_pivots": (lambda m: m.tensor([2, 2, 3], dtype=m.int32), lambda m, t, x: m.linalg.lu_solve(x, t, m.ones(3, 1))),
+    "take_along_dim_flat": (lambda m: m.tensor([[0, 1, 2]]), lambda m, t, x: m.take_along_dim(x, t)),
+    "take_along_dim": (lambda m: m.tensor([[0, 1, 2]]), lambda m, t, x: m.take_along_dim(x, t, 0)),
+}
+
+
+def _written_apart(m, name, written):
+    made, operation = NEEDING_NONE[name]
+    t, x = made(m), m.tensor(MATRIX, requires_grad=True)
+    result = operation(m, t, x)
+    if written:
+        t.add_(0)
+    return error_of(lambda: result.sum().backward())
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("name", NEEDING_NONE)
+def test_a_write_to_what_needs_no_gradient_is_told_too(name, written):
+    ours, theirs = (_written_apart(m, name, written) for m in (tj, torch))
     assert (ours and ours[0]) == (theirs and theirs[0]), (ours, theirs)
 
 

@@ -88,6 +88,7 @@ from torchgrad_jax.futures import PlainFuture as Future  # noqa: E402, F401
 from torchgrad_jax.lifting import basis as _basis  # noqa: E402, F401 - puts its functions where autograd finds them
 from torchgrad_jax.lifting.from_jax import from_jax  # noqa: E402, F401
 from torchgrad_jax.lifting.jitting import compile  # noqa: E402, F401
+from torchgrad_jax.lifting.replaced import watch as _watch  # noqa: E402
 from torchgrad_jax.lifting.to_jax import to_jax  # noqa: E402, F401
 from torchgrad_jax.namespace import imported as _imported  # noqa: E402
 from torchgrad_jax.namespace.methods import install_inplace_operators as _install_inplace_operators  # noqa: E402
@@ -128,6 +129,7 @@ _install_inplace_operators()
 torch = _sys.modules[__name__]
 setattr(autograd, "torch", torch)  # noqa: B010
 
+_watch(torch, _api.Tensor, special, linalg, fft)
 _imported.settle()
 if _collects:
     _gc.enable()

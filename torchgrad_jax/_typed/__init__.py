@@ -28,14 +28,15 @@ MODULES = (
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
-    "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "operators/kernels/drawing",
+    "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced",
+    "operators/kernels/drawing",
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
     "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
     "runtime/recording/making", "runtime/recording/holding",
-    "core/blank", "operators/kernels/box_muller", "operators/kernels/twister",
+    "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/twister",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce")])  # of C's, which declarations include
 DIGEST = "digest.txt"

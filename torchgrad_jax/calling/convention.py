@@ -14,7 +14,7 @@ from typing import Any
 
 from torchgrad_jax.calling.binding import bind, check_elements, invalid_combination, wrong_kind
 from torchgrad_jax.calling.converting import converted, default_of
-from torchgrad_jax.calling.signature import Signature, parts
+from torchgrad_jax.calling.signature import Parameter, Signature, parts
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.user_code import warn_user
 
@@ -102,12 +102,15 @@ class Convention:
         kwargs: dict[str, Any],
     ) -> tuple[tuple[Any, ...], dict[str, Any], bool]:  # fmt: skip
         names, most = self._understood(implementation)
-        values = {name: converted(signature.by_name[name], value) for name, value in found.items()}
+        values = {name: self._converted(signature.by_name[name], value) for name, value in found.items()}
         same = all(values[name] is found[name] for name in found)
         in_order = all(found.get(p.name, p) is a for p, a in zip(signature.parameters, args, strict=False)) or signature.gathers
         if same and in_order and names.issuperset(kwargs) and len(own) + len(args) <= most:
             return (*own, *args), kwargs, not any(_is_value(signature, name, value) for name, value in found.items())
         return *_positionally(signature, values, names, most - len(own), own), False
+
+    def _converted(self, p: Parameter, value: Any) -> Any:
+        return converted(p, value)
 
     def _understood(self, implementation: Callable[..., Any]) -> tuple[frozenset[str], int]:
         """The names that the implementation knows, and how many arguments it takes by position."""
@@ -158,6 +161,9 @@ class PythonConvention(Convention):
         if self._several or not given.keys() >= kwargs.keys():
             return args, kwargs, True
         return self._spelt(implementation, signature, given, own, args[len(own) :], kwargs)
+
+    def _converted(self, p: Parameter, value: Any) -> Any:
+        return None if value is None else converted(p, value)  # what None means is the function's to say
 
 
 _warned: set[str] = set()

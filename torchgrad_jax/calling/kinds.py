@@ -117,3 +117,16 @@ def integers(sizes: Sequence[Any], argument: str) -> list[int]:
             kind = type_name(size)
             raise TypeError(f'{argument} failed to unpack the object at pos {i + 1} with error "type must be tuple of ints,but got {kind}"')
     return [int(size) for size in sizes]
+
+
+def split_sizes(given: Any) -> list[int]:
+    """The sizes of pieces that `split` was given, where it is no integer. TypeError where it is no list of integers."""
+    if isinstance(given, bool):
+        ways = "".join([f" * (Tensor input, {kind} split_size, int dim = 0)\n" for kind in ("int", "tuple of ints")])
+        raise TypeError(f"split() received an invalid combination of arguments - got (Tensor, bool, int), but expected one of:\n{ways}")
+    argument = "split_with_sizes(): argument 'split_sizes'"
+    if not isinstance(given, (tuple, list)):
+        raise TypeError(f"{argument} (position 2) must be tuple of ints, not {type_name(given)}")
+    if given and not _is_element(given[0]):
+        raise TypeError(f"{argument} (position 2) must be tuple of ints, but found element of type {type_name(given[0])} at pos 0")
+    return integers(given, argument)

@@ -77,6 +77,9 @@ class Interpreter:
         """See the function `lies`."""
         return t._strides(), t._offset()
 
+    def locates(self, t: Any) -> None:
+        """It is asked where in its memory a tensor begins."""
+
     def as_strided(self, t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
         """See the function `as_told`."""
         return NotImplemented
@@ -150,6 +153,15 @@ def lies(t: Any) -> tuple[tuple[int, ...], int]:
     """The strides and the offset of a tensor as they are told: those of what stands for a batch are the batch's, which lies in memory as a whole."""
     rec = per_thread.recorder
     return (t._strides(), t._offset()) if not rec.rare or rec.level is None else rec.level.lies(t)
+
+
+def begins(t: Any) -> int:
+    """The offset of a tensor as it is told; see `lies`."""
+    rec = per_thread.recorder
+    if not rec.rare or rec.level is None:
+        return t._offset()
+    rec.level.locates(t)
+    return rec.level.lies(t)[1]
 
 
 def as_told(t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
-from torchgrad_jax.core.level import in_transform, lies, meet, stands_for_batch
+from torchgrad_jax.core.level import begins, in_transform, lies, meet, stands_for_batch
 from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
 from torchgrad_jax.declaration import dtypes
@@ -223,7 +223,7 @@ class Tensor(TensorFields, _Base):
 
     def storage_offset(self) -> int:
         """The offset of the first element in the base's memory, in elements."""
-        return lies(self)[1]
+        return begins(self)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the strides are those of row-major storage, or of `memory_format`."""

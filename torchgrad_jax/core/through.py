@@ -75,6 +75,10 @@ class Chained(Interpreter):
         """See Interpreter."""
         return self._asked.lies(t)
 
+    def locates(self, t: Any) -> None:
+        """See Interpreter."""
+        self._asked.locates(t)
+
     def as_strided(self, t: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
         """See Interpreter."""
         return self._asked.as_strided(t, size, stride, offset)

@@ -105,7 +105,7 @@ class Call:
     def _flat(self, leaves: list[Any], size: int) -> list[Any]:
         """The leaves of the results, unwrapped; `spec` and `dims` are set to their structure and dimensions."""
         with batch_level(size, self.randomness) as level:
-            inside = [leaf if dim is None else level.wrap(leaf, dim) for leaf, dim in zip(leaves, self.inputs.dims, strict=True)]
+            inside = [level.wrap(leaf, dim) for leaf, dim in zip(leaves, self.inputs.dims, strict=True)]
             found = self.func(*self.inputs.spec.unflatten(inside), **self.kwargs)
             outs, self.spec = tree_flatten(found)
             dims = output_dims(self.name, self.out_dims, found, self.spec)

@@ -174,9 +174,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     """As gather, the other dimensions being broadcast against each other; of the flattened tensors without dim."""
     if indices._aval.dtype != np.int64:
         raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}")
-    flat = dim is None
     if dim is None:
-        input, indices, dim = views.reshape(input, (-1,)), views.reshape(indices, (-1,)), 0
+        return gather(views.reshape(input, (-1,)), 0, views.reshape(indices, (-1,)), out=out)
     a, b = input._aval.shape, indices._aval.shape
     if len(a) != len(b):
         raise RuntimeError(
@@ -186,7 +185,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     dim = wrap_dim(dim, len(a))
     shape = broadcast_shapes((*a[:dim], 1, *a[dim + 1 :]), (*b[:dim], 1, *b[dim + 1 :]))
     full, picked = (*shape[:dim], a[dim], *shape[dim + 1 :]), (*shape[:dim], b[dim], *shape[dim + 1 :])
-    input, indices = (views.expand(input, full), views.expand(indices, picked)) if not flat else (input, indices)
+    input, indices = views.expand(input, full), views.expand(indices, picked)
     return with_out("take_along_dim", out, call("take_along_dim", input, dim, indices), (input, indices))
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from torchgrad_jax.calling.kinds import integers, type_name
+from torchgrad_jax.calling.kinds import integers, split_sizes
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core import strided
 from torchgrad_jax.core.called import unary
@@ -524,9 +524,7 @@ def split_parts(tensor: Tensor, split_size_or_sections: Any, dim: int) -> tuple[
         sizes = [size] * (n // size) + ([n % size] if n % size else []) if n else [0]
         name = "split"
     else:
-        if not isinstance(by, (tuple, list)):
-            raise TypeError(f"split_with_sizes(): argument 'split_sizes' (position 2) must be tuple of ints, not {type_name(by)}")
-        name, sizes = "split_with_sizes", integers(by, "split_with_sizes(): argument 'split_sizes'")
+        name, sizes = "split_with_sizes", split_sizes(by)
         if sum(sizes) != n:
             raise RuntimeError(
                 f"split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {dim}), but got split_sizes={sizes}"

@@ -58,13 +58,17 @@ def as_function(lifted: Lifted, wanted: Sequence[int]) -> tuple[Callable[..., li
 class Compiled:
     """What calls a Lifted. residuals: the slots of what its backward pass needs, which come after the function's own results."""
 
-    __slots__ = ("lifted", "wanted", "node", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "asks", "plain")
+    __slots__ = (
+        "lifted", "wanted", "node", "owned", "outputs", "freed", "places", "function", "ahead", "contents", "others", "checks", "asks", "plain",
+    )  # fmt: skip
 
-    def __init__(self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None, living: Sequence[int] = ()) -> None:
-        """node: makes the node of a call; living: which of the results with a graph are its outputs."""
+    def __init__(
+        self, lifted: Lifted, residuals: Sequence[int] = (), node: Any = None, owned: Sequence[tuple[int, bool, int]] = (), living: Sequence[int] = ()
+    ) -> None:  # fmt: skip
+        """node, owned: make the node of a call (`node_maker`); living: which of the results with a graph are its outputs."""
         self.outputs = {root: nr for nr, root in enumerate(living)}
         self.freed = tuple([m.aval for m in lifted.made if m.root >= 0]) if len(living) < len([m for m in lifted.made if m.root >= 0]) else None
-        self.lifted, self.wanted, self.node = lifted, [*lifted.wanted, *residuals], node
+        self.lifted, self.wanted, self.node, self.owned = lifted, [*lifted.wanted, *residuals], node, owned
         self.places: list[tuple[Any, ...]] = [tuple(p) for p in lifted.places]
         self.function: Any = None
         self.ahead = False
@@ -162,6 +166,8 @@ class Compiled:
                         _write(rec, t, value, versions)
                 self._set_grads(tensors, made)
             raise
+        if self.owned:
+            node.own([(i, (made if own else tensors)[which]) for i, own, which in self.owned])
         returned = lifted.returned
         if lifted.layout.kind is None:
             i = returned[0]

@@ -13,6 +13,7 @@ from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, abandon
 from torchgrad_jax.memory.filled import full_value
+from torchgrad_jax.memory.storage import outdated, present
 from torchgrad_jax.runtime.operation import ArgSpec, Expansion, Signature
 from torchgrad_jax.runtime.recorder import CHECK_NAN, Recorder, call_values, per_thread
 from torchgrad_jax.runtime.recording.step import Step
@@ -23,20 +24,22 @@ KEPT = "this tensor was made while the backward pass of a compiled function was 
 
 class Backward:
     """The backward pass of a Lifted: a BoundOp. Operands: what it needs of the forward run, the gradients of the outputs, tensors from outside that
-    hooks read, and numbers. residuals: slots of the forward program; outside: those tensors; numbers: those; reached: which of the targets get a
-    gradient, one for each result. faults: what may be found to be wrong; one more result then says which of them is, counted from 1."""
+    hooks read, and numbers. residuals: slots of the forward program; owners: of each, whose memory it was saved of, as `Lifted.whose` has it;
+    outside: those tensors; numbers: those; reached: which of the targets get a gradient, one for each result; paths: to each of them, from which of
+    the outputs, as bits. faults: what may be found to be wrong; one more result then says which of them is, counted from 1."""
 
     __slots__ = (
-        "name", "device", "signatures", "differentiable", "residuals", "outside", "constants", "numbers", "reached", "avals", "faults", "_expansion",
-        "_specs",
+        "name", "device", "signatures", "differentiable", "residuals", "owners", "outside", "constants", "numbers", "reached", "paths", "avals",
+        "faults", "_expansion", "_specs",
     )  # fmt: skip
 
-    def __init__(self, lifted: Lifted, rec: TraceRecorder, given: Sequence[Value], grads: Sequence[Value | None]) -> None:
+    def __init__(self, lifted: Lifted, rec: TraceRecorder, given: Sequence[Value], grads: Sequence[Value | None], paths: Sequence[int]) -> None:
         self.name, self.device, self.differentiable = "CompiledFunctionBackward", None, False
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.avals = [g.aval for g in given]
         epoch = rec.epoch
         self.reached = [i for i, g in enumerate(grads) if g is not None]
+        self.paths = [paths[i] for i in self.reached]
         made = [g for g in grads if g is not None]
         self.faults = [fault for _, fault in rec.suspects]
         if rec.suspects:
@@ -45,6 +48,8 @@ class Backward:
         leaves = list(epoch.leaves.values())
         slots = [_forward_slot(lifted, v) for v in leaves]
         self.residuals = list(dict.fromkeys([s for s in slots if s is not None]))
+        whose = {s: lifted.whose.get(v.counter or v) for v, s in zip(leaves, slots, strict=True) if s is not None}
+        self.owners = [whose[s] for s in self.residuals]
         place = {s: i for i, s in enumerate(self.residuals)}
         place_of_given = {v: len(self.residuals) + i for i, v in enumerate(given)}
         self.outside: list[Tensor] = []
@@ -163,22 +168,34 @@ class CompiledFunctionBackward(Node):
                 "torch.compile with aot_autograd does not currently support double backward: take the inner gradient within the compiled function, "
                 "or call the function without jit where its gradient is differentiated"
             )
-        for v in self.saved:
-            if v.counter is not None and v.counter.version != v.version:
+        saved = [v if v.counter is None else present(v) for v in self.saved]
+        for v in saved:
+            if outdated(v):
                 raise RuntimeError(modified_message(v, "", 0))
         backward = self.backward
-        given = []
+        given, came = [], 0
         for i, aval in enumerate(backward.avals):
             g = grads[i] if i < len(grads) else None
+            came |= (g is not None) << i
             given.append(full_value(aval.shape, 0, aval.dtype, aval.device) if g is None else g._read() if calculus.tensors else g)
         outside = [t._content() for t in backward.outside]
-        outs = call_values(backward, (*self.saved, *given, *outside, *backward.constants, *backward.numbers))
+        outs = call_values(backward, (*saved, *given, *outside, *backward.constants, *backward.numbers))
         found = outs if type(outs) is tuple else (outs,)
         if backward.faults:
             *found, answer = found
             if calculus.recorder.rare & CHECK_NAN and (which := backward.wrong(answer)) is not None:
                 raise which.error()
-        return tuple([wrap(v) for v in found]) if calculus.tensors else tuple(found)
+        return tuple([None if not path & came else wrap(v) if calculus.tensors else v for v, path in zip(found, backward.paths, strict=True)])
+
+    def own(self, owners: Sequence[tuple[int, Tensor]]) -> None:
+        """Let what was saved be outdated by writes to tensors that were results of the call, or that it was given. owners: by which it was saved."""
+        for i, t in owners:
+            value: Any = self.saved[i]
+            if t._storage is None and t._aval is value.aval:
+                t._value = value
+            else:
+                counter = t._shared().counter
+                value.counter, value.version = counter, counter.version
 
     def release(self) -> None:
         """See Node."""
@@ -268,7 +285,7 @@ def _pulled(lifted: Lifted, roots: list[Any], rec: TraceRecorder, given: list[Va
             extra.hooks = None
         found = run_backward(roots, [wrap(v) for v in given], retain_graph=True, create_graph=False, captures=edges, accumulate=False)
         _refuse_changes(rec)
-        return Backward(lifted, rec, given, [None if g is None else g._content() for g in found])
+        return Backward(lifted, rec, given, [None if g is None else g._content() for g in found], _paths(roots, edges))
     except TracingError as error:
         raise Refusal(f"in its backward pass {error}") from None
     except RuntimeError as error:
@@ -277,6 +294,29 @@ def _pulled(lifted: Lifted, roots: list[Any], rec: TraceRecorder, given: list[Va
         raise _IsFreed from None
     finally:
         _leave(rec, outer, hooks)
+
+
+def _paths(roots: Sequence[Any], edges: Sequence[Any]) -> list[int]:
+    """From which of the roots a graph leads to each edge, as bits."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    waiting = [(node, False) for node, _ in roots]
+    while waiting:
+        node, left = waiting.pop()
+        if left:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting += [(target, False) for target, _ in node.next if target is not None]
+    paths = dict.fromkeys(order, 0)
+    for i, (node, _) in enumerate(roots):
+        paths[node] |= 1 << i
+    for node in reversed(order):
+        for target, _ in node.next:
+            if target is not None:
+                paths[target] |= paths[node]
+    return [paths.get(node, 0) for node, _ in edges]
 
 
 def _leave(rec: TraceRecorder, outer: Recorder, hooks: list[tuple[Any, Any]]) -> None:
@@ -295,8 +335,9 @@ def _refuse_changes(rec: TraceRecorder) -> None:
             raise Refusal("its backward pass changes a tensor from outside")
 
 
-def node_maker(lifted: Lifted, backward: Backward) -> tuple[list[int], Callable[..., Node]]:
-    """The slots that a call has to return beside its results, and what makes the node of a call of its tensors, their Values, and those arrays."""
+def node_maker(lifted: Lifted, backward: Backward) -> tuple[list[int], Callable[..., Node], list[tuple[int, bool, int]]]:
+    """The slots that a call has to return beside its results, what makes the node of a call of its tensors, their Values, and those arrays, and which
+    of what that saves was saved of whose memory, as `Lifted.whose` has it."""
     asked: list[int] = []
     sources: list[tuple[bool, int, Aval]] = []
     for slot in backward.residuals:
@@ -319,4 +360,5 @@ def node_maker(lifted: Lifted, backward: Backward) -> tuple[list[int], Callable[
                 saved.append(v)
         return CompiledFunctionBackward(backward, tuple(saved), tuple([tensors[i]._edge() for i in targets]), rec)
 
-    return asked, make
+    owned = [(i, *owner) for i, ((own, _, _), owner) in enumerate(zip(sources, backward.owners, strict=True)) if owner and not own]
+    return asked, make, owned

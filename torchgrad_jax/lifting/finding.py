@@ -14,7 +14,7 @@ from torchgrad_jax.core.writing import memory_of
 from torchgrad_jax.lifting.reach import Reach
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of, same_items
 from torchgrad_jax.lifting.tracing import Met, Refusal, TraceRecorder
-from torchgrad_jax.memory.storage import Storage, View
+from torchgrad_jax.memory.storage import Storage, VersionCounter, View
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
@@ -83,13 +83,13 @@ class Lifted:
     Python's numbers in it, and the user's lines of its checks. wanted: the slots of its results. layout: of what the function returns; returned: its
     tensors, as places (-1, -2, ...) or which of `made` they are. grads: places and what their `.grad` becomes, one of `made` or None. without_grad:
     places whose `.grad` has to be None. epoch, slots: of the first run, for what is found out about the backward pass; roots: the outputs that have
-    a gradient; targets: places that may get one, with the nodes that stand for them. faults: what may be found to be wrong; answer: the result that
-    says which of them is, counted from 1.
+    a gradient; targets: places that may get one, with the nodes that stand for them; whose: see `Finding.whose`. faults: what may be found to be
+    wrong; answer: the result that says which of them is, counted from 1.
     """
 
     __slots__ = (
         "places", "inputs", "leaf_avals", "memories", "parts", "draws", "step", "numbers", "lines", "wanted", "layout", "returned", "made", "writes",
-        "grads", "without_grad", "device", "epoch", "slots", "roots", "targets", "faults", "answer", "renewed",
+        "grads", "without_grad", "device", "epoch", "slots", "roots", "targets", "whose", "faults", "answer", "renewed",
     )  # fmt: skip
 
     def __init__(self, finding: Finding, layout: Layout, returned: list[int]) -> None:
@@ -102,6 +102,7 @@ class Lifted:
         self.answer = finding.answer()
         self.roots: list[Tensor] = finding.roots
         self.targets = [(finding.place(m), m.boundary or m.tensor._edge()[0]) for m in rec.mets.values() if m.rg] if self.roots else []
+        self.whose = finding.whose() if self.roots else {}
         self.inputs: list[tuple[str, Any]] = [finding.input(v) for v in epoch.leaves.values()]
         self.leaf_avals: list[Aval] = [v.aval for v in epoch.leaves.values()]
         self.draws: list[Callable[[], Any]] = list(rec.draws.values())
@@ -141,7 +142,7 @@ class Lifted:
 
     def let_go(self) -> None:
         """Forget the first run."""
-        self.epoch, self.slots, self.roots = None, {}, []
+        self.epoch, self.slots, self.roots, self.whose = None, {}, [], {}
         self.targets = [(place, None) for place, _ in self.targets]
 
 
@@ -205,9 +206,9 @@ class Finding:
         return [first.setdefault(memory_of(self.rec.mets[t].tensor), i) for i, t in enumerate(self._places)]
 
     def parts(self, inputs: Sequence[tuple[str, Any]], writes: Sequence[Write]) -> list[tuple[int, Any]]:
-        """The places in memory of which the program reads or writes all, and which part of it they are."""
+        """The places in memory of which the program reads or writes all, or in which it asks where they lie, and which part of it they are."""
         tensors = [self.rec.mets[t].tensor for t in self._places]
-        whole = {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
+        whole = self.rec.located | {memory_of(tensors[at]) for kind, at in inputs if kind is MEMORY} | {memory_of(tensors[w.place]) for w in writes}
         return [(i, part_of(t)) for i, t in enumerate(tensors) if memory_of(t) in whole]
 
     def _result(self, value: Value) -> int:
@@ -254,6 +255,16 @@ class Finding:
         self._made[id(t)] = found = len(self.made)
         self._kept.append(t)
         self.made.append(Made(self._result(value), memory, value.aval, view, t._rg and root < 0, root))
+        return found
+
+    def whose(self) -> dict[VersionCounter | Value, tuple[bool, int]]:
+        """By the counter that counts what is written to a memory, or the Value of a tensor that has it for itself: whether it is one of `made`, and
+        which, or else which place."""
+        found: dict[VersionCounter | Value, tuple[bool, int]] = {}
+        for i, t in enumerate(self._kept):
+            found[t._value if t._storage is None else t._storage.counter] = True, i
+        for i, t in enumerate(self._places):
+            found[self.rec.mets[t].storage.counter] = False, i
         return found
 
     def answer(self) -> int:

@@ -190,8 +190,9 @@ def _with_backward(lifted: Lifted) -> Compiled:
             return Compiled(lifted)
         with Under(present=False):  # backward is outside of blocks of autocast
             backward, living = backward_of(lifted)
-        residuals, node = ([], None) if backward is None else node_maker(lifted, backward)
-        return Compiled(lifted, residuals, node, living)
+        if backward is None:
+            return Compiled(lifted, living=living)
+        return Compiled(lifted, *node_maker(lifted, backward), living)
     finally:
         lifted.let_go()
 

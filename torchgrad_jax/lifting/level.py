@@ -15,13 +15,17 @@ from typing import Any
 
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import followed, hold, tangent_of
-from torchgrad_jax.core.level import Interpreter, by_parts, mapped_as, stands_for_batch
+from torchgrad_jax.core.level import Interpreter, by_parts, lies, mapped_as, stands_for_batch
+from torchgrad_jax.core.strided import as_strided as strided
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
-from torchgrad_jax.core.writing import apply_inplace, overwrite, rewrite
+from torchgrad_jax.core.writing import apply_inplace, memory_of, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.declaration.strides import contiguous_strides
 from torchgrad_jax.functions.resizing import resize_
-from torchgrad_jax.memory.storage import Link
+from torchgrad_jax.functions.views import as_strided
+from torchgrad_jax.lifting.striding import told
+from torchgrad_jax.memory.storage import Link, Storage
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import Recorder, anomaly_of, per_thread, settle_autocast
@@ -111,6 +115,57 @@ def held_tensor(t: Tensor) -> Tensor | None:
     return array.tensor if isinstance(array, Held) else None
 
 
+class Together(Storage):
+    """The memory of an argument that lies in the memory of another one: what is written to it is written outside at once, where the others see it.
+
+    inside: the argument, outer: what it is outside; None once its level was left. others: all that lie there, in the same way.
+    """
+
+    __slots__ = ("level", "inside", "outer", "others")
+
+    def __init__(self, level: Level, inside: Tensor, outer: Tensor, others: list[tuple[Tensor, Tensor]]) -> None:
+        super().__init__(inside._value)
+        self.level, self.others = level, others
+        self.inside: Tensor | None = inside
+        self.outer: Tensor | None = outer
+
+    def write(self, value: Value) -> None:
+        """Put a new content in."""
+        super().write(value)
+        if self.inside is None or self.outer is None:
+            return
+        level = self.level
+        content = level.content(self.inside)
+        with level.outside:
+            apply_inplace(_COPY, (self.outer, content))
+        for other, outer in self.others:
+            if other is not self.inside and type(other._storage) is Together:
+                other._storage._follow(level.held_again(other, outer)._value)
+
+    def _follow(self, value: Value) -> None:
+        """Take the content that was written by way of another."""
+        value.counter, value.version = self.counter, self.counter.version
+        self.writes, self.value = self.writes + 1, value
+
+    def part(self) -> None:
+        """Be memory as any other, now that the level is left."""
+        self.inside = self.outer = None
+        self.others = []
+
+
+def _overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether each of two tensors in one memory begins before the other ends."""
+    return a is b or (_start(a) < _end(b) and _start(b) < _end(a))
+
+
+def _start(t: Tensor) -> int:
+    return 0 if t._view is None else t._offset()
+
+
+def _end(t: Tensor) -> int:
+    return _start(t) + (1 + sum([(n - 1) * step for n, step in zip(t._aval.shape, t._strides(), strict=True)]) if t._aval.size else 0)
+
+
 class Outside:
     """A block that is carried out as if its level were not open. What is not recorded in the level is not recorded outside of it, but while
     `records`: what the level does of its own accord."""
@@ -153,7 +208,7 @@ class Level(Interpreter):
     outside: see Outside; None while it is left. depth: how many levels it is inside of.
     """
 
-    __slots__ = ("depth", "outside", "_arguments")
+    __slots__ = ("depth", "outside", "_arguments", "_lying")
     transforms = True
     # Whether a graph may be recorded in it: then hooks of saved tensors that are set inside see what that saves.
     has_graph = True
@@ -164,6 +219,8 @@ class Level(Interpreter):
         self.depth = 0
         self.outside: Outside = None  # type: ignore[assignment] - none but while it is entered
         self._arguments: list[tuple[Tensor, Tensor]] = []
+        # The arguments and what they are outside, by the memory that they have there.
+        self._lying: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     @property
     def open(self) -> bool:
@@ -197,13 +254,17 @@ class Level(Interpreter):
             flags.packing, flags.packing_refused = outside.packing, outside.refused
             anomaly_of(rec)  # it may have been set since
             settle_autocast(rec)
+            for inside, _ in self._arguments:
+                if type(inside._storage) is Together:
+                    inside._storage.part()
             self._arguments.clear()
+            self._lying.clear()
             self.outside = None  # type: ignore[assignment] - it is left
 
     def _return_arguments(self) -> None:
         """Let arguments that were written to inside have their new content outside."""
         for inside, t in self._arguments:
-            if inside._version:
+            if inside._version and type(inside._storage) is not Together:
                 content = self.content(inside)
                 with self.outside:
                     if content._aval.shape != t._aval.shape:
@@ -217,7 +278,25 @@ class Level(Interpreter):
     def argument(self, inside: Tensor, t: Tensor) -> Tensor:
         """Remember that the function was given `inside` for `t`: if it writes to the one, it writes to the other."""
         self._arguments.append((inside, t))
+        self.lies_outside(inside, t)
         return inside
+
+    def lies_outside(self, inside: Tensor, t: Tensor) -> None:
+        """Note that an argument is `t` outside, and let those that lie in each other's memory there have it together. inside: the argument, `t`
+        itself where that is of no level."""
+        root: Any = t
+        while type(root._storage) is Together and root._storage.outer is not None:  # they lie together further outside
+            root = root._storage.outer
+        place, base = memory_of(root), None if root._view is None else root._view.base
+        others = self._lying.get(place)
+        if others is None:  # its base may have been noted when it shared its memory with nobody
+            others = self._lying[place] = [] if base is None else self._lying.get(id(base), [])
+        for other, outer in others:
+            if memory_of(t) != memory_of(outer) or _overlap(t, outer):
+                for argument, of in ((inside, t), (other, outer)):
+                    if argument._storage is None and self.owns(argument):
+                        argument._storage = Together(self, argument, of, others)
+        others.append((inside, t))
 
     def opened(self, rec: Recorder) -> None:
         """What else a level sets when it is entered."""
@@ -411,6 +490,30 @@ class Level(Interpreter):
         if not isinstance(found, Tensor):
             return found
         return same[id(found)] if same is not None and id(found) in same else self.lift(found)
+
+    def lies(self, t: Tensor) -> tuple[tuple[int, ...], int]:
+        """See Interpreter."""
+        if not self.owns(t):
+            with self.outside:
+                return lies(t)
+        inner, steps, begin = self._memory(t)
+        return told(t, inner._aval.shape, steps, begin) or (t._strides(), t._offset())
+
+    def as_strided(self, t: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
+        """See Interpreter."""
+        if not self.owns(t):
+            with self.outside:
+                return as_strided(t, size, stride, offset)
+        inner, steps, begin = self._memory(t)
+        if steps != contiguous_strides(inner._aval.shape):
+            return NotImplemented
+        return strided(t, size, stride, None if offset is None else offset - begin)
+
+    def _memory(self, t: Tensor) -> tuple[Tensor, tuple[int, ...], int]:
+        """What the memory of `t` is outside, and how it lies there."""
+        inner = held(t).tensor
+        with self.outside:
+            return inner, *lies(inner)
 
     def stands_for_batch(self, t: Tensor) -> bool:
         """See Interpreter."""

@@ -112,6 +112,8 @@ class BatchLevel(Level):
     def wrap(self, t: Tensor, dim: int | None) -> Tensor:
         """What the function is given for `t`: a tensor that lacks `dim`, or the tensor itself. IndexError where there is no such dimension."""
         if dim is None:
+            if isinstance(t, Tensor):
+                self.lies_outside(t, t)
             return t
         with self.outside:
             first = _first(t, dim)
@@ -174,7 +176,8 @@ class BatchLevel(Level):
         if not self.is_mapped(t):
             with self.outside:
                 return lies(t)
-        return told(t, *self._memory(t)[1:]) or super().lies(t)
+        inner, steps, begin = self._memory(t)
+        return told(t, inner._aval.shape[1:], steps[1:], begin) or (t._strides(), t._offset())
 
     def as_strided(self, t: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None) -> Any:
         """See Interpreter. RuntimeError for what reaches beyond the tensor."""
@@ -184,7 +187,7 @@ class BatchLevel(Level):
         if len(size) != len(stride):
             return NotImplemented
         inner, steps, begin = self._memory(t)
-        lying = told(t, steps, begin)
+        lying = told(t, inner._aval.shape[1:], steps[1:], begin)
         if lying is None:
             return NotImplemented
         start = lying[1] if offset is None else offset
@@ -195,12 +198,6 @@ class BatchLevel(Level):
             found = self.mapped(views.as_strided(inner, (self.size, *size), (steps[0], *stride), start))
         held(found).apart = ACROSS
         return found
-
-    def _memory(self, t: Tensor) -> tuple[Tensor, tuple[int, ...], int]:
-        """The batch that the memory of `t` is, and how it lies in memory outside."""
-        inner = held(t).tensor
-        with self.outside:
-            return inner, *lies(inner)
 
     def stands_for_batch(self, t: Tensor) -> bool:
         """See Interpreter."""

@@ -40,7 +40,7 @@ _IMPURE_NAMES = frozenset((
     "manual_seed", "seed", "initial_seed", "get_rng_state", "default_generator", "fork_rng", "save", "load", "synchronize", "data_ptr",
     "untyped_storage", "storage", "autograd", "overrides", "utils", "runtime", "compile", "jit", "random", "cuda", "is_grad_enabled", "enable_grad",
     "no_grad", "inference_mode", "share_memory_", "resize_", "__dict__", "__class__", "_version", "globals", "locals", "backends", "cudnn", "mkldnn",
-    "__future__", "get_default_device", "get_autocast_dtype", "get_deterministic_debug_mode",
+    "_is_view", "storage_offset", "as_strided", "__future__", "get_default_device", "get_autocast_dtype", "get_deterministic_debug_mode",
 ))  # fmt: skip
 _IMPURE_OPCODES = frozenset((
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "LOAD_BUILD_CLASS",

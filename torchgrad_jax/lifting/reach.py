@@ -19,6 +19,7 @@ from typing import Any
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.asking import MOST_BYTES, asks_for_all, content_of, is_consumed, is_setting, state_of, strings_asked
+from torchgrad_jax.lifting.replaced import state
 from torchgrad_jax.lifting.structures import BY_VALUE, told_by
 from torchgrad_jax.runtime.recording.interrupts import from_outside
 
@@ -65,7 +66,7 @@ class Reach:
 
     def __init__(self, function: Any, objects: Iterable[Any]) -> None:
         walk = _Walk(function, objects)
-        self.asked, self._drawing, self.iterates = list(walk.asked.values()), list(walk.drawing.values()), walk.iterates
+        self.asked, self._drawing, self.iterates = [state, *walk.asked.values()], list(walk.drawing.values()), walk.iterates
         self._drawn = [state() for state in self._drawing]
         self.cells = list(walk.cells.values())
         self.named = [(names, tuple(keys)) for names, keys in walk.named.values() if keys]

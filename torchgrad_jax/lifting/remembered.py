@@ -24,6 +24,7 @@ from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random
 from torchgrad_jax.lifting.compiled import be_part
 from torchgrad_jax.lifting.purity import Impure, Reached, reached
+from torchgrad_jax.lifting.replaced import state
 from torchgrad_jax.lifting.replayed import NotingNodes, Replay
 from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
 from torchgrad_jax.runtime import device, modes, user_code
@@ -69,7 +70,7 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
         places.setdefault(id(v), i)
     key = (
         tuple(found.key), tuple([(v.aval, places[id(v)], t._rg) for t, v in zip(found.tensors, values, strict=True)]), rec.grad_enabled,
-        dtypes.get_default_dtype(), device.default(), modes.matmul_precision,
+        dtypes.get_default_dtype(), device.default(), modes.matmul_precision, state(),
     )  # fmt: skip
     known = _known.get(key)
     if known is None:

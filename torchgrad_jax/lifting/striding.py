@@ -1,10 +1,11 @@
-"""Strides inside vmap are those of the batch's memory, in which its parts need not lie by themselves."""
+"""Strides inside of a transform are those of memory outside. There the parts of a batch need not lie by themselves."""
 
 from __future__ import annotations
 
 from math import prod
 
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.strides import contiguous_strides
 
 Strides = tuple[int, ...]
 ACROSS = (
@@ -13,14 +14,13 @@ ACROSS = (
 )
 
 
-def told(t: Tensor, steps: Strides, begin: int) -> tuple[Strides, int] | None:
-    """The strides and the offset in the batch's memory of `t`, which stands for it. steps: the strides of the whole memory, the batch's first. begin:
-    its offset. None where `t` has none: it is not what the memory holds, seen by strides."""
+def told(t: Tensor, shape: Strides, steps: Strides, begin: int) -> tuple[Strides, int] | None:
+    """The strides and the offset outside of `t`, which is of a level. shape: of its memory there, of which the strides are `steps` and the offset is
+    `begin`. None where it has none: it is not what the memory holds, seen by strides."""
     array = t._value.array if t._storage is None else t._storage.value.array
     whole = array.tensor._aval
     if t._view is None:
-        return steps[1:], begin
-    shape = whole.shape[1:]
+        return steps, begin
     if whole.dtype is not t._aval.dtype or not all([link.read.operator.by_strides for link in t._view.links]):
         return None
 
@@ -31,12 +31,12 @@ def told(t: Tensor, steps: Strides, begin: int) -> tuple[Strides, int] | None:
             found += i * step
         return found
 
-    offset, strides = t._view.offset, []
+    offset, strides, own = t._view.offset, [], contiguous_strides(shape)
     if not prod(t._aval.shape):
         return t._view.strides, begin
     first = at(offset)
     for n, stride in zip(t._aval.shape, t._view.strides, strict=True):
-        strides.append(at(offset + stride) - first if n > 1 else stride)
+        strides.append(at(offset + stride) - first if n > 1 else steps[own.index(stride)] if stride in own else stride)
         if any([at(offset + i * stride) != first + i * strides[-1] for i in range(2, n)]):
             return None
     last = sum([(n - 1) * stride for n, stride in zip(t._aval.shape, t._view.strides, strict=True)])

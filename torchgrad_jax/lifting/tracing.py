@@ -18,6 +18,7 @@ from torchgrad_jax.core.anomaly import Fault
 from torchgrad_jax.core.level import Interpreter
 from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import memory_of
 from torchgrad_jax.functions.random import drawn, set_state_of_random, state_of_random
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.elsewhere import TracedInput
@@ -168,6 +169,11 @@ class Meeting(Interpreter):
         """See Interpreter."""
         self.recorder.departed = True
 
+    def locates(self, t: Any) -> None:
+        """See Interpreter: which part of its memory a tensor from outside is makes a difference then."""
+        self.recorder.meet(t)
+        self.recorder.located.add(memory_of(t))
+
     def writes_apart(self, t: Any) -> None:
         """See Interpreter: where what is written over has a graph, that goes on without the write."""
         value = t._value if t._storage is None else t._storage.peek()
@@ -224,12 +230,14 @@ class TraceRecorder(Recorder, Watch):
     their first results. unasked: whether derivatives are asked for later, nobody knows yet of which arguments; refused: the operands, as a mask, that
     an operation then has no derivative for, by that slot. reason: why the function cannot be one program, once it has been given up: then it runs as
     any other, to its end. suspects: Values that will tell whether something is wrong, and what then. casts: `Flags.casts` outside. renewed: the
-    groups of optimizers whose learning rates are inputs; None where they are constants.
+    groups of optimizers whose learning rates are inputs; None where they are constants. located: the memories of which it was asked where in them
+    a tensor lies.
     """
 
     __slots__ = (
         "outer", "mets", "owners", "constants", "inside", "draws", "random_state", "random_start", "host_random", "given_up", "reason", "strict",
         "twins", "symbols", "before", "plans", "departed", "unasked", "refused", "suspects", "quiet", "casts", "renewed",
+        "located",
     )  # fmt: skip
 
     def __init__(self, outer: Recorder, strict: bool, before: Any = None) -> None:
@@ -241,6 +249,7 @@ class TraceRecorder(Recorder, Watch):
         self.plans: dict[int, Any] = {}
         self.unasked, self.refused = False, dict[int, int]()
         self.departed = False
+        self.located: set[int] = set()
         self.renewed: list[dict[str, Any]] | None = None
         self.device, self.grad_enabled, self.inference, self.sequence = outer.device, outer.grad_enabled, outer.inference, outer.sequence
         self.flags, self.rare, self.turned = outer.flags, outer.rare + 1, 0

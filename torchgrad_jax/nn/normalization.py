@@ -329,7 +329,7 @@ def _repeat(p: Tensor, times: int) -> Tensor:
 
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """The input over the larger of its p-norm along `dim` and `eps`. IndexError for a dimension out of range."""
-    made = input / expand(clamp_min(vector_norm(input, p, dim, keepdim=True), eps), tuple(input._aval.shape))
+    made = input / expand(clamp_min(vector_norm(input, 2.0 if p is None else p, dim, keepdim=True), eps), tuple(input._aval.shape))
     if out is None:
         return made
     return write_out("div", out, made)

@@ -6,6 +6,7 @@ import sys
 
 from torchgrad_jax.lifting.purity import Impure, Reached, objects
 from torchgrad_jax.lifting.reach import everywhere
+from torchgrad_jax.lifting.replaced import watch
 from torchgrad_jax.nn.modules.calling import has_hooks, hooks_of_all
 from torchgrad_jax.nn.modules.module import Module
 
@@ -45,6 +46,7 @@ def _is_of_library(cls: type) -> bool:
 
 
 def begin() -> None:
-    """Let functions reach modules from now on, and the hooks of all modules."""
+    """Let functions reach modules from now on, and the hooks of all modules. What is put in the place of their names is noticed."""
+    watch(sys.modules["torchgrad_jax.nn"], sys.modules["torchgrad_jax.nn.functional"])
     objects.append((Module, look_into))
     everywhere.extend(hooks_of_all)

@@ -194,6 +194,9 @@ def istft(
 ) -> Tensor:  # fmt: skip
     """The signal of least squares whose `stft` is `input`: (*, frequencies, windows) to (*, T). RuntimeError for sizes that do not fit, for windows
     that sum to 0 somewhere, and for real input."""
+    for name, value in (("center' (position 6)", center), ("normalized' (position 7)", normalized), ("return_complex'", return_complex)):
+        if not isinstance(value, bool):
+            raise TypeError(f"istft(): argument '{name} must be bool, not {type_name(value)}")
     hop_length = n_fft // 4 if hop_length is None else hop_length
     win_length = n_fft if win_length is None else win_length
     asked = onesided

@@ -21,6 +21,7 @@ from torchgrad_jax.functions.matrices.norms import vector_norm
 from torchgrad_jax.functions.overloads import where
 from torchgrad_jax.functions.reductions import isin
 from torchgrad_jax.functions.views import reshape, unsqueeze
+from torchgrad_jax.memory.storage import OfMask
 from torchgrad_jax.operators import embedding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.operators import registry
 
@@ -57,6 +58,8 @@ def _padding(padding_idx: int | None, rows: int) -> int:
 
 def _renormalize(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale the rows that are looked up to a norm of at most `max_norm`, in place."""
+    if norm_type is None:
+        raise TypeError("embedding_renorm_(): argument 'norm_type' (position 4) must be float, not NoneType")
     with no_grad():
         if not (weight._content().readable and indices._content().readable):
             rows: Any = weight.detach()
@@ -147,7 +150,7 @@ def embedding_bag(
     bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
-    return _reduced(weight, input, bags, count, mode, per_sample_weights, scale_grad_by_freq, padding_idx)
+    return _reduced(weight, input, bags, count, mode, per_sample_weights, scale_grad_by_freq, padding_idx, offsets)
 
 
 def _of_one_dtype(input: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -160,17 +163,19 @@ def _of_one_dtype(input: Tensor, offsets: Tensor | None) -> tuple[Tensor, Tensor
 
 def _reduced(
     weight: Tensor, input: Tensor, bags: np.ndarray, count: int, mode: str, per_sample_weights: Tensor | None, scale_grad_by_freq: bool,
-    padding_idx: int | None,
+    padding_idx: int | None, offsets: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """The rows of each bag, reduced."""
+    """The rows of each bag, reduced. offsets: by which the bags were found, which are saved for backward with them."""
     rows = weight._aval.shape[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise RuntimeError(f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}")
     padding = _padding(padding_idx, rows)
     flat = reshape(input, (-1,))
     bags = _without_padding(flat, bags, padding)
-    name = _known_or_checked("embedding_bag", weight, flat)
+    name = _known_or_checked("embedding_bag_max" if mode == "max" else "embedding_bag", weight, flat)
     where = created(from_data(bags.astype(np.int64), None, weight.device))
+    if offsets is not None and where._storage is None:
+        where._value.counter = OfMask(offsets._content())
     return call(name, weight, flat, where, per_sample_weights, count, mode, padding, bool(scale_grad_by_freq))
 
 
@@ -199,7 +204,7 @@ def _embedding_bag(
     indices, starts = _of_one_dtype(indices, offsets)
     flat = reshape(indices, (-1,))
     bags, count = _bags(flat, starts, include_last_offset)
-    made = _reduced(weight, flat, bags, count, _MODES[mode], per_sample_weights, scale_grad_by_freq, padding_idx)
+    made = _reduced(weight, flat, bags, count, _MODES[mode], per_sample_weights, scale_grad_by_freq, padding_idx, starts)
     kept = _without_padding(flat, bags, _padding(padding_idx, weight._aval.shape[0]))
     dtype = indices._aval.dtype
     sizes = np.bincount(kept[kept >= 0], minlength=count) if mode else np.zeros(count)

@@ -156,16 +156,19 @@ def check_drawn_slopes(self: Any) -> None:
         raise unsupported("rrelu_with_noise_out_cpu", self.dtype)
 
 
-for _name, _node in (("_scaled_by_noise", "RreluWithNoiseBackward0"), ("_scaled_by_noise_written", "RreluWithNoiseBackward1")):
+for _name, _node, _kept in (
+    ("_scaled_by_noise", "RreluWithNoiseBackward0", "self"), ("_scaled_by_noise_written", "RreluWithNoiseBackward1", "result"),
+):  # fmt: skip
 
-    @op(f"{_name}(Tensor self, Tensor noise)", method=False, toplevel=False, node=_node, grads={"self": lambda grad, noise: grad * noise})
+    @op(f"{_name}(Tensor self, Tensor noise)", method=False, toplevel=False, node=_node, keeps=(_kept,),
+        grads={"self": lambda grad, noise: grad * noise})  # fmt: skip
     def _scaled_by_noise(x: Any, noise: Any) -> Any:
         """self * noise: rrelu with the slopes drawn."""
         return x * noise
 
 
 @op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
-    validate=refusing("prelu_cpu", "biuc"), again=("self",),
+    validate=refusing("prelu_cpu", "biuc"), again=("self",), shows=("self", "weight"),
     grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
            "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
 def prelu_kernel(x: Any, weight: Any) -> Any:

@@ -360,7 +360,7 @@ def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints
     "int groups)",
     validate=_check_convolution, method=False, toplevel=False, multilinear=True, order=CONVOLVED,
     grads={"input": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
-attributes="output_padding bias_sym_sizes_opt")  # fmt: skip
+shows=("input", "weight"), attributes="output_padding bias_sym_sizes_opt")  # fmt: skip
 def convolution(x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int) -> Any:
     """A batched convolution of any number of spatial dimensions, or its transpose."""
     if bias is not None and x.dtype.itemsize == 2 and _lowering(x, w, stride, dilation, groups) == "shifts":  # rounded after the bias

@@ -73,6 +73,15 @@ def _bag_rows_grad(grad: Any, rows: Any, bags: Any, weights: Any, count: int, mo
 
 
 def _bag_grad(
+    grad: Any, weight_sym_sizes: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:  # fmt: skip
+    """Of sums and means, in which it makes no difference what the rows are."""
+    any_rows = jnp.zeros((*indices.shape, weight_sym_sizes[1]), grad.dtype)
+    rows = _bag_rows_grad(grad, any_rows, bags, weights, count, mode)
+    return _embedding_grad(rows, weight_sym_sizes, indices, padding_idx, scale_grad_by_freq)
+
+
+def _largest_grad(
     grad: Any, weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:  # fmt: skip
     rows = _bag_rows_grad(grad, _rows(weight, indices), bags, weights, count, mode)
@@ -100,25 +109,27 @@ def _bag_types(weight: Any, indices: Any, bags: Any, weights: Any, **_: Any) -> 
         )
 
 
-_BAG: dict[str, Any] = dict(
-    validate=_bag_types, method=False, toplevel=False, node="EmbeddingBagBackward0", grads={"weight": _bag_grad, "weights": _bag_weights_grad}
-)
+_BAG: dict[str, Any] = dict(validate=_bag_types, method=False, toplevel=False, node="EmbeddingBagBackward0")
+_BAGS: dict[str, dict[str, Any]] = {
+    "embedding_bag": dict(grads={"weight": _bag_grad, "weights": _bag_weights_grad}, **_BAG),
+    # Of the largest elements PyTorch saves which rows they are of.
+    "embedding_bag_max": dict(grads={"weight": _largest_grad, "weights": _bag_weights_grad}, copies=("weight",), **_BAG),
+}
+for _name, _options in _BAGS.items():
 
+    @op(_name + _BAG_SCHEMA, **_options)
+    def embedding_bag(
+        weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+    ) -> Any:  # fmt: skip
+        """The rows of `weight` at `indices`, which are known to be in range, reduced by bag."""
+        return _bag(_rows(weight, indices), bags, weights, count, mode)
 
-@op("embedding_bag" + _BAG_SCHEMA, **_BAG)
-def embedding_bag(
-    weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:  # fmt: skip
-    """The rows of `weight` at `indices`, which are known to be in range, reduced by bag."""
-    return _bag(_rows(weight, indices), bags, weights, count, mode)
-
-
-@op("embedding_bag_checked" + _BAG_SCHEMA, check=lambda offender: IndexError("index out of range in self"), **_BAG)
-def embedding_bag_checked(
-    weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:  # fmt: skip
-    """`embedding_bag` for indices that may be out of range."""
-    return _bag(_rows(weight, indices), bags, weights, count, mode), first_outside(indices, 0, weight.shape[0])
+    @op(f"{_name}_checked{_BAG_SCHEMA}", check=lambda offender: IndexError("index out of range in self"), **_options)
+    def embedding_bag_checked(
+        weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
+    ) -> Any:  # fmt: skip
+        """`embedding_bag` for indices that may be out of range."""
+        return _bag(_rows(weight, indices), bags, weights, count, mode), first_outside(indices, 0, weight.shape[0])
 
 
 def _bag(rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:

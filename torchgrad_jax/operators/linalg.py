@@ -543,7 +543,7 @@ def linalg_lu(a: Any) -> Any:
     return (*_unpack(lu), permutation.astype(jnp.int32))
 
 
-@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("L", "U", "permutation"), linear=("LU_data",), **PRIVATE)
+@op("lu_unpack(Tensor LU_data, Tensor LU_pivots)", results=("L", "U", "permutation"), linear=("LU_data",), copies=("LU_pivots",), **PRIVATE)
 def lu_unpack(lu: Any, pivots: Any) -> Any:
     """The triangles that lu_factor returned in one matrix, and the permutation."""
     return (*_unpack(lu), permutation_of(pivots, lu.shape[-2]).astype(jnp.int32))
@@ -566,7 +566,7 @@ def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool)
 
 
 @op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", order=BY_SIDE,
-    validate=_lu_solve_shapes, keeps=("result",),
+    validate=_lu_solve_shapes, keeps=("result",), copies=("B",),
     **PRIVATE)  # fmt: skip
 @in_single
 def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:

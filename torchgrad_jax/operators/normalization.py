@@ -85,7 +85,7 @@ def _layer_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight:
 
 
 @op("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)", method=False, toplevel=False,
-    results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"),
+    results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"), shows=("input", "weight", "bias"),
     grads={"input": _layer_norm_grad,
            "weight": lambda grad0, input, result1, result2: wide(grad0) * ((wide(input) - result1) * result2),
            "bias": lambda grad0, bias: wide(grad0)})  # fmt: skip
@@ -126,7 +126,7 @@ def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, 
     return lax.reduce_sum(wide(grad0) * lax.reshape(_group_xhat(input, result1, result2, group), input.shape), _not_channels(input.ndim))
 
 
-@op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE,
+@op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE, shows=("input", "weight"),
     method=False, toplevel=False, results=_RESULTS,
     validate=_check_parameters("GroupNormKernelImpl"),
     grads={"input": _group_norm_grad, "weight": _group_norm_weight_grad,
@@ -168,7 +168,8 @@ _STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm"
            "weight": lambda grad0, input, result1, result2:
                lax.reduce_sum(wide(grad0) * _batch_xhat(input, result1, result2), _not_channels(input.ndim)),
            "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))},
-    attributes="eps training=True running_mean=None running_var=None", constants=_STATISTICS)  # fmt: skip
+    attributes="eps training=True running_mean=None running_var=None", shows=("input", "weight", "running_mean", "running_var"),
+     constants=_STATISTICS)  # fmt: skip
 def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:
     """Each channel brought to mean 0 and variance 1 over batch and space, scaled and shifted; mean, reciprocal deviation; the running
     statistics moved towards this batch's mean and unbiased variance by `momentum`."""
@@ -202,7 +203,7 @@ def _rstd_of(running_var: Any, eps: float) -> Any:
            "weight": lambda grad, input, running_mean, running_var, eps:
                lax.reduce_sum(wide(grad) * _batch_xhat(input, running_mean, _rstd_of(running_var, eps)), _not_channels(input.ndim)),
            "bias": lambda grad: lax.reduce_sum(wide(grad), _not_channels(grad.ndim))},
-    attributes="eps training=False", constants=_STATISTICS)  # fmt: skip
+    shows=("input", "weight", "running_mean", "running_var"), attributes="eps training=False", constants=_STATISTICS)  # fmt: skip
 def native_batch_norm_eval(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, eps: float) -> Any:
     """Each channel normalized by the running statistics, scaled and shifted."""
     scale = _rstd_of(running_var, eps)

@@ -360,7 +360,7 @@ def _lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
 
 _LSTSQ: dict[str, Any] = dict(
     order=COLUMNS, results=("solution", "residuals", "rank", "singular_values", "pinverse"), node="LinalgLstsqBackward0",
-    grads={"self": _lstsq_a, "B": _lstsq_b}, validate=_lstsq_shapes, **PRIVATE
+    grads={"self": _lstsq_a, "B": _lstsq_b}, copies=("residuals",), validate=_lstsq_shapes, **PRIVATE
 )  # fmt: skip
 op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", **_LSTSQ)(_lstsq)
 
@@ -475,7 +475,9 @@ def _ormqr_shapes(a: Aval, tau: Aval, other: Aval, left: bool, transpose: bool) 
     check_kernel("ormqr_cpu", a)
 
 
-@op("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)", order=COLUMNS, validate=_ormqr_shapes)
+@op(
+    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)", order=COLUMNS, keeps=("result",), validate=_ormqr_shapes
+)
 def ormqr(a: Any, tau: Any, other: Any, left: bool, transpose: bool) -> Any:
     """Q @ input3, or input3 @ Q: Q is the whole product of the reflections that `geqrf` leaves in `self` and their factors `input2`; transpose: its
     adjoint."""

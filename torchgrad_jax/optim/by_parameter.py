@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import overlaps
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import tensor, zeros, zeros_like
 from torchgrad_jax.optim import together
@@ -124,6 +125,12 @@ class ByParameter(Optimizer):
     ) -> None:  # fmt: skip
         """A step of these parameters. names: of the tensors of their states that the formula is given. counted: whether the step was counted
         before."""
+        if not counted and "step" in cls.scalars and len(states) > 1 and not _count_apart([state["step"] for state in states]):
+            if not (getattr(h, "foreach", False) or h.fused):  # one after the other, each with the count that it finds
+                for p, grad, state in zip(params, grads, states, strict=True):
+                    cls.update(h, names, [p], [grad], [state])
+                return
+            _count_those_before([state["step"] for state in states])
         whole = whole_formula(cls.formula, cls.as_pairs)
         for c, members in by_scalars(cls.scalars, states):
             before = vars(c).copy()
@@ -140,6 +147,21 @@ class ByParameter(Optimizer):
             before = vars(c).copy()
             cls.settle(h, c)
             write_scalars(c, before, [states[i] for i in members])
+
+
+def _count_apart(steps: Sequence[Tensor]) -> bool:
+    """Whether no two parameters have one count, which then counts the step of each of them."""
+    return len({id(t._storage or t) for t in steps}) == len(steps)
+
+
+def _count_those_before(steps: Sequence[Tensor]) -> None:
+    """Of parameters that have one count, count the steps of all but one."""
+    first: list[Tensor] = []
+    for t in steps:
+        if any([overlaps(t, other) for other in first]):
+            t.add_(1)
+        else:
+            first.append(t)
 
 
 def scalar_dtype() -> dtypes.dtype:

@@ -16,6 +16,7 @@ from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.functions import overloads, views
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import call
@@ -439,6 +440,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         if b[-1] != a[-2]:
             raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-1)")
         B = views.unsqueeze(B, -1)
+    elif len(b) == len(a) - 1 and b[-2] == a[-2]:  # vectors to PyTorch, where it comes to batches
+        B = views.expand(B, (*broadcast_shapes(a[:-2], b[:-1]), *b[-2:]))
     solution, residuals, rank, values = call("linalg_lstsq_full_rank" if driver == "gels" else "linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     if driver in ("gelsd", "gelss") and residuals._aval.size and not in_transform() and bool((rank < a[-1]).any()):
         residuals = views.narrow(views.reshape(residuals, (-1,)), 0, 0, 0)

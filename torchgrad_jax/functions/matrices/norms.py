@@ -112,7 +112,7 @@ def norm_(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False,
 
 
 @public("torch")
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The `p`-norm distances of the rows of `x1` from those of `x2`, over batches that broadcast."""
     a, b = x1._aval, x2._aval
     for label, aval in (("X1", a), ("X2", b)):
@@ -145,7 +145,7 @@ def _one_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
 
 
 _COMPUTE_MODES = {
-    "use_mm_for_euclid_dist_if_necessary": "large", None: "large", "use_mm_for_euclid_dist": "always", "donot_use_mm_for_euclid_dist": "never",
+    "use_mm_for_euclid_dist_if_necessary": "large", "use_mm_for_euclid_dist": "always", "donot_use_mm_for_euclid_dist": "never",
 }  # fmt: skip
 
 
