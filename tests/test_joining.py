@@ -65,7 +65,7 @@ def test_which_tensors_they_are_makes_no_new_program():
         t.sum().item()
     draw = random.Random(0)
     made = []
-    for turn in range(12):
+    for _ in range(12):
         x = tj.cat([states[draw.randrange(100)] for _ in range(30)])
         before = len(recorder().root.following())
         x.mul(2).sum().item()
