@@ -364,25 +364,28 @@ class GraphTask:
                 self.captured[node, nr] = grad
 
     def _accumulate(self, node: Node) -> None:
-        received = self.buffers.pop(node, None)
-        if received is None:
-            return
         assert isinstance(node, AccumulateGrad)
+        received, extra = self.buffers.pop(node, None), node.variable._extra
+        if received is None:
+            if node.hooks is None and (extra is None or not (extra.hooks or extra.post_hooks)):
+                return
+            received = [None]  # of which hooks are told
         if self.watch is not None:
             self.watch.begins(node)
         grad = received[0]
-        extra = node.variable._extra
         wanted = self.captures is None or node in self.wanted
         if extra is not None and extra.hooks and (wanted or node in self.begins):
             grad = call_tensor_hooks(self.calculus, extra.hooks, grad)
         if not wanted:
             return
         if node in self.wanted and not self.accumulate:
-            self.captured[node, 0] = grad
+            if grad is not None:
+                self.captured[node, 0] = grad
             return
         if node.hooks is not None:
             grad = node_pre_hooks(self.calculus, node, [grad])[0]
-        accumulate_grad(self.calculus, node.variable, grad, self.undo)
+        if grad is not None:
+            accumulate_grad(self.calculus, node.variable, grad, self.undo)
         if extra is None:
             extra = node.variable._extra
         if extra is not None and extra.post_hooks:

@@ -107,8 +107,7 @@ def _replacement(hook: Any, given: tuple[Any, ...], replaced: Any) -> tuple[Any,
     for old, new in zip(given, replaced, strict=True):
         if new is not None:
             _check_tensor(new)
-            if old is not None:
-                _checked(hook, old, new)
+            _checked(hook, old, new)
     return replaced
 
 
@@ -125,11 +124,12 @@ def _check_tensor(replaced: Any) -> None:
 
 
 def _checked(hook: Any, old: Tensor | None, new: Tensor) -> Tensor:
-    if old is not None:
-        if old._aval.dtype != new._aval.dtype:
-            raise RuntimeError(f"hook '{_name(hook)}' has changed the type of value (was {_type_text(old)} got {_type_text(new)})")
-        if old._aval.shape != new._aval.shape:
-            raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
+    if old is None:
+        raise RuntimeError("can't replace a None gradient with a non-None value")
+    if old._aval.dtype != new._aval.dtype:
+        raise RuntimeError(f"hook '{_name(hook)}' has changed the type of value (was {_type_text(old)} got {_type_text(new)})")
+    if old._aval.shape != new._aval.shape:
+        raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
     return new
 
 

@@ -167,6 +167,7 @@ class Compiled:
                 self._set_grads(tensors, made)
             raise
         if self.owned:
+            assert node is not None
             node.own([(i, (made if own else tensors)[which]) for i, own, which in self.owned])
         returned = lifted.returned
         if lifted.layout.kind is None:

@@ -189,8 +189,10 @@ class CompiledFunctionBackward(Node):
 
     def own(self, owners: Sequence[tuple[int, Tensor]]) -> None:
         """Let what was saved be outdated by writes to tensors that were results of the call, or that it was given. owners: by which it was saved."""
+        saved = self.saved
+        assert saved is not None
         for i, t in owners:
-            value: Any = self.saved[i]
+            value: Any = saved[i]
             if t._storage is None and t._aval is value.aval:
                 t._value = value
             else:

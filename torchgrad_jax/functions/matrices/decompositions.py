@@ -440,7 +440,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         if b[-1] != a[-2]:
             raise RuntimeError("torch.linalg.lstsq: input.size(-2) should match other.size(-1)")
         B = views.unsqueeze(B, -1)
-    elif len(b) == len(a) - 1 and b[-2] == a[-2]:  # vectors to PyTorch, where it comes to batches
+    elif len(b) == len(a) - 1 and B._aval.shape[-2] == a[-2]:  # vectors to PyTorch, where it comes to batches
         B = views.expand(B, (*broadcast_shapes(a[:-2], b[:-1]), *b[-2:]))
     solution, residuals, rank, values = call("linalg_lstsq_full_rank" if driver == "gels" else "linalg_lstsq", A, B, rcond, driver or "gelsy")[:4]
     if driver in ("gelsd", "gelss") and residuals._aval.size and not in_transform() and bool((rank < a[-1]).any()):
