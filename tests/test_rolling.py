@@ -565,7 +565,7 @@ def test_one_in_four_is_searched_after_many_in_vain():
 
 def test_what_was_not_searched_for_loops_is_when_it_comes_back(monkeypatch):
     forms = _Forms()
-    forms._in_vain = 12
+    forms.in_vain = 12
     monkeypatch.setattr(program, "_forms", forms)
     x = torch.tensor(normal(3, seed=12))
 

@@ -98,8 +98,6 @@ NEEDING_NONE = {
     "layer_norm_bias": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.layer_norm(x, (3,), x.detach()[0] + 0, t)),
     "prelu_weight": (lambda m: m.ones(1), lambda m, t, x: m.nn.functional.prelu(x, t)),
     "bag_offsets": (lambda m: m.tensor([0, 2]), lambda m, t, x: m.nn.functional.embedding_bag(m.tensor([0, 2, 1]), x, t)),
-    "batch_norm_mean": (lambda m: m.zeros(3), lambda m, t, x: m.nn.functional.batch_norm(x, t, m.ones(3), training=True)),
-    "batch_norm_var": (lambda m: m.ones(3), lambda m, t, x: m.nn.functional.batch_norm(x, m.zeros(3), t, training=True)),
     "lu_unpack_pivots": (lambda m: m.tensor([2, 2, 3], dtype=m.int32), lambda m, t, x: m.lu_unpack(x, t)[1]),
     "lu_solve_pivots": (lambda m: m.tensor([2, 2, 3], dtype=m.int32), lambda m, t, x: m.linalg.lu_solve(x, t, m.ones(3, 1))),
     "take_along_dim_flat": (lambda m: m.tensor([[0, 1, 2]]), lambda m, t, x: m.take_along_dim(x, t)),

@@ -120,7 +120,7 @@ from torchgrad_jax.determinism import is_deterministic_algorithms_warn_only_enab
 from torchgrad_jax.autograd.grad_mode import is_grad_enabled as is_grad_enabled
 from torchgrad_jax.functions.overloads import is_inference as is_inference
 from torchgrad_jax.autograd.grad_mode import is_inference_mode_enabled as is_inference_mode_enabled
-from torchgrad_jax.calling.generate import is_tensor as is_tensor
+from torchgrad_jax.calling.understood import is_tensor as is_tensor
 from torchgrad_jax.namespace.checks import is_vulkan_available as is_vulkan_available
 from torchgrad_jax.runtime.user_code import is_warn_always_enabled as is_warn_always_enabled
 from torchgrad_jax.namespace.late import load as load

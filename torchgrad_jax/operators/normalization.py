@@ -168,8 +168,7 @@ _STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm"
            "weight": lambda grad0, input, result1, result2:
                lax.reduce_sum(wide(grad0) * _batch_xhat(input, result1, result2), _not_channels(input.ndim)),
            "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))},
-    attributes="eps training=True running_mean=None running_var=None", shows=("input", "weight", "running_mean", "running_var"),
-     constants=_STATISTICS)  # fmt: skip
+    attributes="eps training=True running_mean=None running_var=None", shows=("input", "weight"), constants=_STATISTICS)  # fmt: skip
 def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:
     """Each channel brought to mean 0 and variance 1 over batch and space, scaled and shifted; mean, reciprocal deviation; the running
     statistics moved towards this batch's mean and unbiased variance by `momentum`."""

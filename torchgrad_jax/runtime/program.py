@@ -170,12 +170,12 @@ class _Forms:
 
     def __init__(self) -> None:
         self._known: dict[Any, Form] = {}
-        self._in_vain = 0
+        self.in_vain = 0
 
     def are_worth_a_search(self) -> bool:
         """Whether a new program is searched for loops, which is one more so far."""
-        self._in_vain += 1
-        return self._in_vain <= IN_VAIN or self._in_vain % SOME == 0
+        self.in_vain += 1
+        return self.in_vain <= IN_VAIN or self.in_vain % SOME == 0
 
     def common(self, key: Any) -> Form:
         """The one Form of all programs with these loops, which now are one more."""
@@ -184,7 +184,7 @@ class _Forms:
         found = self._known.setdefault(key, Form())
         found.members += 1
         if found.members > 1:
-            self._in_vain = 0
+            self.in_vain = 0
         return found
 
 
