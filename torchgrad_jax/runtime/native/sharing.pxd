@@ -164,10 +164,12 @@ cdef extern from *:
     #endif
     }
     #if TJ_HELPS
-    /* Our helpers wait for work, asleep but for the first 300 us, and join one at a time: who finds another's under way works alone.
-       TJ_NEAR_BY: ns within which a helper answers, there and back, if its processor shares a cache with the asker's: else what it writes comes so late that
-       sharing light work is slower. A machine's owner may move its processors: how near they are is trusted for so many ns. */
-    enum { TJ_MOST_HELPERS = 7, TJ_AWAKE = 300000, TJ_PAUSES = 64, TJ_TRUSTED = 20000000, TJ_XLAS = 10000000, TJ_NEAR_BY = 250, TJ_CALLS = 8, TJ_PATIENCE = 2000 };
+    /* Our helpers wait for work, asleep but for the first 300 us, and join one at a time: who finds another's under way works alone. For light work no
+       more are woken than TJ_LIGHT_HELPERS. TJ_NEAR_BY: ns within which a helper answers, there and back, if its processor shares a cache with the
+       asker's: else what it writes comes so late that sharing light work is slower. A machine's owner may move its processors: how near they are is
+       trusted for so many ns. */
+    enum { TJ_MOST_HELPERS = 7, TJ_LIGHT_HELPERS = 3, TJ_AWAKE = 300000, TJ_PAUSES = 64, TJ_TRUSTED = 20000000, TJ_XLAS = 10000000 };
+    enum { TJ_NEAR_BY = 250, TJ_CALLS = 8, TJ_PATIENCE = 2000 };
     static pthread_mutex_t tj_door = PTHREAD_MUTEX_INITIALIZER;
     static pthread_cond_t tj_bell = PTHREAD_COND_INITIALIZER;
     static tj_shared* tj_open = 0;
@@ -245,13 +247,17 @@ cdef extern from *:
         }
         pthread_sigmask(SIG_SETMASK, &before, 0);
     }
-    /* Wake the helpers, for some work if there is any. */
-    static void tj_ring(tj_shared* shared) {
+    /* Wake so many helpers, for some work if there is any. */
+    static void tj_ring(tj_shared* shared, int64_t wanted) {
         pthread_mutex_lock(&tj_door);
         if (tj_helpers < 0) { tj_begin_helpers(); }
         if (tj_helpers > 0 && !tj_open) {
             tj_open = shared;
-            pthread_cond_broadcast(&tj_bell);
+            if (wanted >= tj_helpers) {
+                pthread_cond_broadcast(&tj_bell);
+            } else {
+                for (; wanted > 0; wanted--) { pthread_cond_signal(&tj_bell); }
+            }
         }
         pthread_mutex_unlock(&tj_door);
     }
@@ -269,13 +275,13 @@ cdef extern from *:
     }
     /* Whether helpers may do pieces of light work, of a few us: if they are awake and near, and XLA's threads, which would wait beside them, have not been
        asked for TJ_XLAS ns. Who asks again within the time that they stay awake, but sleep, wakes them for later. */
-    static int tj_help_is_near(void) {
+    static int tj_help_is_near(int64_t pieces) {
         int64_t now = tj_clock(), before = __atomic_exchange_n(&tj_light_at, now, __ATOMIC_RELAXED);
         int trusted = now - TJ_READ(&tj_measured_at) < TJ_TRUSTED;
         if (now - __atomic_load_n(&tj_xla_at, __ATOMIC_RELAXED) < TJ_XLAS) { return 0; }
         if (trusted && !TJ_READ(&tj_near)) { return 0; }
         if (!TJ_READ(&tj_awake)) {
-            if (tj_helpers && now - before < TJ_AWAKE) { tj_ring(0); }
+            if (tj_helpers && now - before < TJ_AWAKE) { tj_ring(0, pieces > TJ_LIGHT_HELPERS ? TJ_LIGHT_HELPERS : pieces - 1); }
             return 0;
         }
         if (!trusted) {
@@ -286,8 +292,8 @@ cdef extern from *:
     }
     #else
     static void tj_close(tj_shared* shared) { (void)shared; }
-    static void tj_ring(tj_shared* shared) { (void)shared; }
-    static int tj_help_is_near(void) { return 0; }
+    static void tj_ring(tj_shared* shared, int64_t wanted) { (void)shared; (void)wanted; }
+    static int tj_help_is_near(int64_t pieces) { (void)pieces; return 0; }
     static void tj_heed_forks(void) {}
     static void tj_work_alone(void) {}
     #endif
@@ -297,7 +303,7 @@ cdef extern from *:
     /* Do all pieces. call: 0 if XLA does not call. */
     static void tj_do(const tj_call* call, tj_piece piece, const void* work, int64_t pieces, int by) {
         tj_shared alone = {piece, work, pieces, 0, 0, 1}, *shared = 0;
-        if (by != TJ_BY_ONE && pieces > 1 && (by == TJ_BY_ALL || tj_help_is_near())) { shared = (tj_shared*)malloc(sizeof(tj_shared)); }
+        if (by != TJ_BY_ONE && pieces > 1 && (by == TJ_BY_ALL || tj_help_is_near(pieces))) { shared = (tj_shared*)malloc(sizeof(tj_shared)); }
         if (!shared) {
             tj_take_pieces(&alone);
             return;
@@ -308,7 +314,7 @@ cdef extern from *:
             tj_ask_for_help(call, shared);
             tj_take_pieces(shared);
         } else {
-            tj_ring(shared);
+            tj_ring(shared, pieces - 1);
             tj_take_pieces(shared);
             tj_close(shared);
         }
