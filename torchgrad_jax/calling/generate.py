@@ -14,6 +14,7 @@ from torchgrad_jax.core.called import binary, fast_inplace, unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY, Operator
+from torchgrad_jax.runtime.keeping import Memo
 
 _OF_TWO = (["Tensor", "Tensor|Scalar"], ["Tensor", "Tensor"], ["Tensor|Scalar", "Tensor|Scalar"])
 
@@ -50,7 +51,7 @@ def _of_one_tensor(operator: Operator, public: Public | None) -> Callable[..., A
     """An operator of one tensor and static arguments: each combination of arguments that was used once has a function of its own, since
     working out what arguments mean costs more than the operation."""
     any_arguments = _of_any(operator, None, public)
-    known: dict[Any, Callable[..., Any]] = {}
+    known = Memo()
 
     def call(*args: Any, **kwargs: Any) -> Any:
         rest = args[1:]
@@ -66,7 +67,7 @@ def _of_one_tensor(operator: Operator, public: Public | None) -> Callable[..., A
         if args and type(args[0]) is Tensor and "out" not in kwargs and not any(isinstance(a, Tensor) for a in (*rest, *kwargs.values())):
             with contextlib.suppress(TypeError):  # names that only the guard understands
                 bound, _ = operator.parse(args, kwargs, is_tensor)
-                known[key] = unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs))
+                known.keep(key, unary(bound, operator.name, lambda t, rest=rest, kwargs=kwargs: any_arguments(t, *rest, **kwargs)))
         return made
 
     call.__name__ = call.__qualname__ = operator.name

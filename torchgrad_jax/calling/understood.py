@@ -12,6 +12,9 @@ from torchgrad_jax.core.hot import write_plainly
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import NUMBERS, Operator
 
+# How many kinds of calls are known of one operator.
+MOST = 4096
+
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a Tensor."""
@@ -48,6 +51,8 @@ class Understood:
         bound, operands = self._operator.parse(args, kwargs, is_tensor)
         places = self._places(args, kwargs)
         if len(places) == len(operands):  # else a default is an operand
+            if len(self._known) >= MOST:
+                self._known.clear()
             self._known[key] = bound, places
         return bound, operands
 
