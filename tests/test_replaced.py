@@ -43,6 +43,7 @@ def test_what_is_put_in_a_place_is_called(place, call):
         assert [f(x).tolist() for _ in range(4)] == [before] * 4
 
 
+@pytest.mark.operators  # of what is compiled
 def test_what_is_added_to_a_namespace_makes_nothing_new():
     def f(x):
         return (torch.relu(x) * x).sum()

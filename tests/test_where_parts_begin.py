@@ -49,6 +49,7 @@ def test_inside_grad_strides_are_those_outside():
     assert told[-1] == (1, 4)
 
 
+@pytest.mark.operators  # of what is compiled
 def test_a_compiled_function_that_asks_for_strides_takes_any_part_of_a_memory():
     memory = torch.arange(24.0)
     compiled = torch.jit(lambda t: t * t.stride(0), fullgraph=True)
