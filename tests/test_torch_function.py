@@ -588,18 +588,3 @@ def test_pytorch_itself_is_no_function_of_our_tensors_nor_its_tensors_arguments_
     x = tj.ones(2)
     with pytest.raises(TypeError):
         eval(call, {"torch": torch, "tj": tj, "x": x})
-
-
-@like_pytorch
-def test_the_types_that_modes_are_told_of_methods_of_plain_tensors(m):
-    told = []
-
-    class Mode(m.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            told.append((m.overrides.resolve_name(func), [kind.__name__ for kind in types]))
-            return func(*args, **(kwargs or {}))
-
-    x, one = m.ones(2), m.ones(1)
-    with Mode():
-        found = x.tolist(), x.dim(), x.detach(), one.item(), float(one), bool(one), x.new_tensor([1.0]), x.numel(), x.is_shared(), x.size(), x.add(1)
-    return found, told

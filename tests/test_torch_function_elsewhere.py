@@ -1,4 +1,5 @@
-"""`__torch_function__` of what is no function of tensors: factories, attributes, and functions that PyTorch has under two names as one object."""
+"""`__torch_function__` of what is no function of tensors: factories, attributes, methods
+that modes see, and functions that PyTorch has under two names as one object."""
 
 from __future__ import annotations
 
@@ -44,3 +45,18 @@ def test_subclasses_are_asked_what_kind_of_tensor_it_is(m):
     told = [str(getattr(x, name)) for name in names]
     refused = [caught(lambda name=name: setattr(plain, name, True)) for name in names]
     return told, asked, refused, m.Tensor.is_sparse.__get__(plain), m.Tensor.is_sparse is m.Tensor.is_mps
+
+
+@like_pytorch
+def test_the_types_that_modes_are_told_of_methods_of_plain_tensors(m):
+    told = []
+
+    class Mode(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            told.append((m.overrides.resolve_name(func), [kind.__name__ for kind in types]))
+            return func(*args, **(kwargs or {}))
+
+    x, one = m.ones(2), m.ones(1)
+    with Mode():
+        found = x.tolist(), x.dim(), x.detach(), one.item(), float(one), bool(one), x.new_tensor([1.0]), x.numel(), x.is_shared(), x.size(), x.add(1)
+    return found, told

@@ -11,9 +11,7 @@ from typing import Any
 from torchgrad_jax.core.hot import write_plainly
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import NUMBERS, Operator
-
-# How many kinds of calls are known of one operator.
-MOST = 4096
+from torchgrad_jax.runtime.keeping import Memo
 
 
 def is_tensor(x: Any) -> bool:
@@ -34,7 +32,7 @@ class Understood:
         self._typed = all(self._dynamic)
         self._by_name = {p.name: i for i, p in enumerate(parameters)}
         self._fixed = not any(p.type in ("Tensor[]", "int...") for p in parameters)
-        self._known: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+        self._known = Memo()
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The BoundOperator and the operands. TypeError for arguments that do not fit the schema."""
@@ -51,9 +49,7 @@ class Understood:
         bound, operands = self._operator.parse(args, kwargs, is_tensor)
         places = self._places(args, kwargs)
         if len(places) == len(operands):  # else a default is an operand
-            if len(self._known) >= MOST:
-                self._known.clear()
-            self._known[key] = bound, places
+            self._known.keep(key, (bound, places))
         return bound, operands
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
