@@ -57,9 +57,15 @@ def test_all_six_agree_with_jax(repeats):
 
 @pytest.mark.parametrize("name", ("hessian", "vhp", "hvp", "jvp"))
 def test_a_graph_that_comes_back_needs_no_python_but_its_own(name):
+    called = []
+
+    def func(x):
+        called.append(x)  # else the whole call is remembered
+        return energy(torch)(x)
+
     def call():
         given = (tensor(X),) if name == "hessian" else (tensor(X), tensor(V))
-        found = getattr(functional, name)(energy(torch), *given)
+        found = getattr(functional, name)(func, *given)
         return found if name == "hessian" else found[1]
 
     passes._kept.clear()
@@ -72,12 +78,14 @@ def test_a_graph_that_comes_back_needs_no_python_but_its_own(name):
     assert list(passes._kept.values()) == [made]
     np.testing.assert_allclose(first.numpy(), second.numpy(), rtol=1e-9)
     np.testing.assert_array_equal(second.numpy(), third.numpy())
+    assert len(called) == 3
 
 
 def test_passes_do_not_keep_values_alive():
     passes._kept.clear()
+    called = []
     for _ in range(3):
-        found = functional.hessian(energy(torch), tensor(X))
+        found = functional.hessian(lambda x: called.append(1) or energy(torch)(x), tensor(X))
     (made,) = passes._kept.values()
     expansion = made.whole._expansion
     assert not [o for o in gc.get_referents(expansion.operands, expansion.results, made.numbers) if not isinstance(o, (int, float))]

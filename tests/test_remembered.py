@@ -77,7 +77,7 @@ def test_what_is_done_besides_is_done_every_time():
     for _ in range(4):
         grad(appends)(x)
     assert len(log) == 4
-    assert reached(prints) is None
+    assert reached((prints,)) is None
 
 
 def test_numbers_are_drawn_every_time():
@@ -175,7 +175,7 @@ def test_a_function_that_changes_a_setting_is_not_pure():
         torch.use_deterministic_algorithms(True)
         return x.sum()
 
-    assert reached(strict) is None
+    assert reached((strict,)) is None
 
 
 def test_views_as_arguments_and_jacobians_by_tangents_are_remembered():

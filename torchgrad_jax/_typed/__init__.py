@@ -28,7 +28,7 @@ MODULES = (
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write",
     "core/writing", "core/hot", "core/viewing", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
-    "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced",
+    "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced", "lifting/purity",
     "operators/kernels/drawing",
 )  # fmt: skip
 DECLARATIONS = (

@@ -30,7 +30,7 @@ from torchgrad_jax.autograd.functional_checks import (
 )  # fmt: skip
 from torchgrad_jax.autograd.grad_mode import enable_grad
 from torchgrad_jax.autograd.passes import as_one_operation
-from torchgrad_jax.autograd.undisturbed import undisturbed
+from torchgrad_jax.autograd.undisturbed import repeated
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import zeros, zeros_like
 from torchgrad_jax.functions.shaping import stack
@@ -41,7 +41,7 @@ Tensors = Tensor | tuple[Tensor, ...]
 _construct_standard_basis_for = construct_standard_basis_for  # private in PyTorch, and used by programs nevertheless
 
 
-@undisturbed
+@repeated
 def vjp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """What `func` returns at `inputs`, and the product of `v` with its Jacobian there.
 
@@ -60,7 +60,7 @@ def vjp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
         return _results(outputs, several_outputs, create_graph), _results(products, several, create_graph)
 
 
-@undisturbed
+@repeated
 def jvp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """What `func` returns at `inputs`, and the product of its Jacobian there with `v`, by two backward passes.
 
@@ -85,7 +85,7 @@ def jvp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
         return _results(outputs, several_outputs, create_graph), _results(products, several_outputs, create_graph)
 
 
-@undisturbed
+@repeated
 def vhp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """What `func` returns at `inputs`, and the product of `v` with its Hessian there.
 
@@ -105,7 +105,7 @@ def vhp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, cre
         return _results(outputs, False, create_graph), _results(products, several, create_graph)
 
 
-@undisturbed
+@repeated
 def hvp(func: Callable[..., Any], inputs: Tensors, v: Tensors | None = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
     """What `func` returns at `inputs`, and the product of its Hessian there with `v`.
 
@@ -150,7 +150,7 @@ def _gradients(outputs: Sequence[Tensor], xs: Sequence[Tensor], strict: bool) ->
 # ---------------------------------------------------------------------- whole matrices
 
 
-@undisturbed
+@repeated
 def jacobian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     strategy: str = "reverse-mode",
@@ -185,7 +185,7 @@ def jacobian(
         return tuple(made) if several_outputs else made[0]
 
 
-@undisturbed
+@repeated
 def hessian(
     func: Callable[..., Any], inputs: Tensors, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",

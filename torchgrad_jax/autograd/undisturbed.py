@@ -13,10 +13,22 @@ from typing import Any
 
 from torchgrad_jax.autograd import forward_ad
 from torchgrad_jax.runtime.flags import Flags
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.recorder import TURNED, per_thread
 
 _MODES = ("level", "rare", "grad_enabled", "inference")
 _modes_of, _flags_of = attrgetter(*_MODES), attrgetter(*Flags.__slots__)
+
+
+class _Repeating:
+    """Where what calls functions that are `repeated` has its place, which `lifting/remembered.py` fills."""
+
+    __slots__ = ("call",)
+
+    def __init__(self) -> None:
+        self.call: Callable[..., Any] = lambda rec, parts, body, args, kwargs: body(*args, **kwargs)
+
+
+repeating = _Repeating()
 
 
 class ThreadState:
@@ -48,6 +60,29 @@ def undisturbed(function: Callable[..., Any]) -> Callable[..., Any]:
         before = ThreadState()
         try:
             return function(*args, **kwargs)
+        except BaseException:
+            before.put_back()
+            raise
+
+    return call
+
+
+def repeated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`undisturbed`, for a function of a function and of tensors whose results have no history unless `create_graph` is set: where the function that
+    it is given is pure, what it has recorded is recorded again from its third call on."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = ThreadState()
+        rec = before.recorder
+        try:
+            if rec.rare or len(args) < 2 or any([a is True for a in args]) or kwargs.get("create_graph"):
+                return function(*args, **kwargs)
+            func = args[0]
+            outs = repeating.call(rec, (function.__name__, func), lambda *rest, **options: function(func, *rest, **options), args[1:], kwargs)
+            if rec.flags.task is None:
+                rec.turned |= TURNED
+            return outs
         except BaseException:
             before.put_back()
             raise

@@ -20,10 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.core.fields import needs_grad, read
+from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import FUNCTIONS
+from torchgrad_jax.runtime.value import Value, is_tracer
 
 _BUILTINS = frozenset(
     map(
@@ -32,7 +36,8 @@ _BUILTINS = frozenset(
          list, map, max, min, next, object, pow, range, repr, reversed, round, set, slice, sorted, str, sum, super, tuple, type, zip),
     )
 )  # fmt: skip
-_CONSTANTS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), dtypes.dtype, device, slice, range)
+_CONSTANTS = frozenset((int, float, complex, bool, str, bytes, type(None), type(Ellipsis), dtypes.dtype, device, slice, range))
+_WRITTEN_ANEW = frozenset((float, complex, slice))  # 0.0 and -0.0 are equal; slices cannot be hashed
 _EXCEPTIONS = frozenset([e for e in vars(builtins).values() if isinstance(e, type) and issubclass(e, Exception)])
 # By these something changes that is no variable of the function's, or something is read that it was not given.
 _IMPURE_NAMES = frozenset((
@@ -50,6 +55,8 @@ _MOST_FUNCTIONS = 64
 # What is in them is noted at each call. A function that writes to them has changed what it reaches, which its first call shows.
 _SEQUENCES, _DICTS = frozenset((tuple, list)), frozenset((dict, OrderedDict))
 _METHODS = (staticmethod, classmethod)
+_Function, _Method, _Module = types.FunctionType, types.MethodType, types.ModuleType
+_OF_LIBRARY = frozenset((*FUNCTIONS, types.BuiltinFunctionType))
 # Classes of further objects, and what notes what one of them reaches. What sets such objects apart is their class and that alone.
 objects: list[tuple[type, Callable[[Any, Any], None]]] = []
 
@@ -78,8 +85,8 @@ class Reached:
         """Note a value that the function reaches. Impure if that may change, or change something."""
         kind = type(value)
         if kind in _CONSTANTS:
-            self.key += (kind, repr(value) if kind in (float, complex, slice) else value)
-        elif isinstance(value, Tensor):
+            self.key += (kind, repr(value) if kind in _WRITTEN_ANEW else value)
+        elif kind is Tensor or isinstance(value, Tensor):
             self.key += (kind, len(self.tensors))
             self.tensors.append(value)
             for name, attribute in value.__dict__.items():
@@ -128,19 +135,57 @@ class Reached:
                     self.key.append(name)
                     self.add(found.fget if isinstance(found, property) else found.__func__ if isinstance(found, _METHODS) else found)
 
+    def contents(self, args: tuple[Any, ...], kwargs: dict[str, Any], grad_enabled: bool) -> list[Value] | None:
+        """The Values of all tensors, with those that the function is given, which are noted as what it reaches; None where there is one that it
+        cannot be done again with."""
+        captured = len(self.tensors)
+        try:
+            if _is_made_of_plain(args) and _is_made_of_plain(kwargs):
+                self.add(args)
+                self.add(kwargs)
+            else:
+                leaves, spec = tree_flatten((args, kwargs))
+                if not is_plain(spec):
+                    return None
+                self.key.append(spec)
+                for leaf in leaves:
+                    self.add(leaf)
+            self.complete()
+        except (Impure, RecursionError):
+            return None
+        values = []
+        for i, t in enumerate(self.tensors):
+            if (type(t) is not Tensor and type(t) is not Parameter) or (t._storage is not None and t._storage.inference):
+                return None
+            if t._view is not None and (i < captured or not t.is_contiguous() or (grad_enabled and needs_grad(t))):
+                return None
+            value = read(t)
+            if value.array is not None and is_tracer(value.array):
+                return None
+            values.append(value)
+        return values
+
+    def as_key(self, values: list[Value], settings: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What tells calls from one another: all that is reached, for tensors of these contents what they are and which are the same."""
+        places: dict[int, int] = {}
+        parts = [settings, len(values)]
+        for i, value in enumerate(values):
+            parts.append(value.aval)
+            parts.append(places.setdefault(id(value), i))
+            parts.append(self.tensors[i]._rg)
+        return tuple(self.key + parts)
+
     def _add_callable(self, value: Any, kind: type) -> None:
-        transform = getattr(value, "transform_of", None) if kind is types.FunctionType else None
+        transform = getattr(value, "transform_of", None) if kind is _Function else None
         if transform is not None:
-            self.key.append("transform")
-            for part in transform:
-                self.add(part)
-        elif kind is types.ModuleType:
+            self.add_transform(transform)
+        elif kind is _Module:
             if value is not math and value is not np and (not _is_ours(value.__name__) or _is_impure_name(value.__name__.rpartition(".")[2])):
                 raise Impure
             self.key.append(value.__name__)
         elif id(value) in _BUILTINS or (kind is type and value in _EXCEPTIONS):
             self.key.append(value)
-        elif kind is types.MethodType:
+        elif kind is _Method:
             self.key.append("method")
             self.add(value.__self__)
             self.add(value.__func__)
@@ -148,14 +193,20 @@ class Reached:
             self.key.append(kind)
             for part in (value.func, value.args, tuple(value.keywords.items())):
                 self.add(part)
-        elif kind in (*FUNCTIONS, types.BuiltinFunctionType) and _is_ours(getattr(value, "__module__", "") or ""):
+        elif kind in _OF_LIBRARY and _is_ours(getattr(value, "__module__", "") or ""):
             if "<locals>" in getattr(value, "__qualname__", "<locals>") or (_is_impure_name(value.__name__) and not _is_transform(value)):
                 raise Impure  # what one call has made is another one at the next
             self.key.append(value)
-        elif kind is types.FunctionType:
+        elif kind is _Function:
             self._add_function(value)
         else:
             raise Impure
+
+    def add_transform(self, parts: tuple[Any, ...]) -> None:
+        """Note a transform of a function: its name, what else there is of it, and the function."""
+        self.key.append("transform")
+        for part in parts:
+            self.add(part)
 
     def _add_function(self, function: types.FunctionType) -> None:
         known = self._functions.get(id(function))
@@ -192,6 +243,23 @@ class Reached:
 
 
 _MISSING = object()
+
+
+def _is_made_of_plain(given: Any) -> bool:
+    """Whether it is a tensor, a number or the like, or a tuple, list or dict of nothing else."""
+    kind = type(given)
+    if kind is Tensor or kind is Parameter or kind in _CONSTANTS:
+        return True
+    if kind is tuple or kind is list:
+        return all([_is_made_of_plain(v) for v in given])
+    return kind is dict and all([type(k) is str for k in given]) and all([_is_made_of_plain(v) for v in given.values()])
+
+
+def is_plain(spec: TreeSpec) -> bool:
+    """Whether a tree is made of Python's containers alone: what tells those of the user's from others may change."""
+    if spec.type is None:
+        return True
+    return spec.type in BUILTIN_TYPES and all([child.type is None or is_plain(child) for child in spec.children_specs])
 
 
 def _is_transform(function: Any) -> bool:
@@ -249,11 +317,11 @@ def _is_impure_name(name: Any) -> bool:
     return name in _IMPURE_NAMES or str(name).startswith(("set_", "_set", "__set", "use_")) or str(name).endswith("_enabled")
 
 
-def reached(function: Callable[..., Any]) -> Reached | None:
-    """What a function reaches if it is pure; None if it may not be."""
+def reached(transform: tuple[Any, ...]) -> Reached | None:
+    """What a transform of a function reaches if that is pure; None if it may not be. It is given as its parts: see `Reached.add_transform`."""
     found = Reached()
     try:
-        found.add(function)
+        found.add_transform(transform)
         found.complete()
     except (Impure, RecursionError):
         return None

@@ -14,19 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.autograd.undisturbed import ThreadState
-from torchgrad_jax.core.fields import needs_grad
+from torchgrad_jax.autograd.undisturbed import ThreadState, repeating
 from torchgrad_jax.core.order import lay_out
-from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random
 from torchgrad_jax.lifting.compiled import be_part
-from torchgrad_jax.lifting.purity import Impure, Reached, reached
+from torchgrad_jax.lifting.purity import Reached, is_plain, reached
 from torchgrad_jax.lifting.replaced import state
 from torchgrad_jax.lifting.replayed import NotingNodes, Replay
-from torchgrad_jax.lifting.trees import BUILTIN_TYPES, TreeSpec, tree_flatten
+from torchgrad_jax.lifting.trees import TreeSpec, tree_flatten
 from torchgrad_jax.runtime import device, modes, user_code
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.elsewhere import Elsewhere
@@ -44,6 +42,8 @@ _known: dict[Any, Any] = {}
 def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[..., Any]) -> Callable[..., Any]:
     """The function that `body` computes of `func`, under its name. options: what tells it from the same transform otherwise, with a `repr`."""
 
+    parts = (name, repr(options), func)
+
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         before = ThreadState()
@@ -51,30 +51,25 @@ def transform(name: str, func: Callable[..., Any], options: Any, body: Callable[
         try:
             if rec.rare or modes.execution == "eager":
                 return body(*args, **kwargs)
-            return _call(rec, wrapper, body, args, kwargs)
+            return _call(rec, parts, body, args, kwargs)
         except BaseException:
             before.put_back()
             raise
 
-    wrapper.transform_of = (name, repr(options), func)  # type: ignore[attr-defined]
+    wrapper.transform_of = parts  # type: ignore[attr-defined]
     return wrapper
 
 
-def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    found = reached(wrapper)
-    values = None if found is None else _contents(rec, found, args, kwargs)
+def _call(rec: Recorder, parts: tuple[Any, ...], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    found = reached(parts)
+    values = None if found is None else found.contents(args, kwargs, rec.grad_enabled)
     if found is None or values is None:
         return body(*args, **kwargs)
-    places: dict[int, int] = {}
-    for i, v in enumerate(values):
-        places.setdefault(id(v), i)
-    key = (
-        tuple(found.key), tuple([(v.aval, places[id(v)], t._rg) for t, v in zip(found.tensors, values, strict=True)]), rec.grad_enabled,
-        dtypes.get_default_dtype(), device.default(), modes.matmul_precision, state(),
-    )  # fmt: skip
+    settings = (rec.grad_enabled, dtypes.get_default_dtype(), device.default(), modes.matmul_precision, state())
+    key = found.as_key(values, settings)
     known = _known.get(key)
     if known is None:
-        return _first(rec, key, found, wrapper, body, args, kwargs)
+        return _first(rec, key, found, parts, body, args, kwargs)
     if known is _ONCE:
         known = _known[key] = _rehearsed(rec, body, args, kwargs, found, values) or _NEVER
     try:
@@ -85,47 +80,20 @@ def _call(rec: Recorder, wrapper: Callable[..., Any], body: Callable[..., Any], 
 
 
 def _first(
-    rec: Recorder, key: Any, found: Reached, wrapper: Callable[..., Any], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    rec: Recorder, key: Any, found: Reached, parts: tuple[Any, ...], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """The first call of its kind. One that warns, or that changes what it reaches or is given, must be done anew each time, and is not rehearsed."""
     versions, said = [t._version for t in found.tensors], user_code.said
     result = body(*args, **kwargs)
-    after = reached(wrapper)
+    after = reached(parts)
     same = (
-        user_code.said == said and after is not None and _contents(rec, after, args, kwargs) is not None and after.key == found.key
+        user_code.said == said and after is not None and after.contents(args, kwargs, rec.grad_enabled) is not None and after.key == found.key
         and all(map(is_, after.tensors, found.tensors)) and [t._version for t in found.tensors] == versions
     )  # fmt: skip
     if len(_known) >= MOST_KEPT:
         _known.clear()
     _known[key] = _ONCE if same else _NEVER
     return result
-
-
-def _contents(rec: Recorder, found: Reached, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Value] | None:
-    """The Values of all tensors that are given or captured; None where there is one that it cannot be done again with. The key gets what else is
-    given."""
-    leaves, spec = tree_flatten((args, kwargs))
-    if not _is_plain(spec):
-        return None
-    found.key.append(spec)
-    captured = {id(t) for t in found.tensors}
-    try:
-        for leaf in leaves:
-            found.add(leaf)
-        found.complete()
-    except (Impure, RecursionError):
-        return None
-    values = []
-    for t in found.tensors:
-        if (type(t) is not Tensor and type(t) is not Parameter) or t.is_inference():
-            return None
-        if t._view is not None and (id(t) in captured or not t.is_contiguous() or (rec.grad_enabled and needs_grad(t))):
-            return None
-        value = t._read()
-        if value.array is not None and is_tracer(value.array):
-            return None
-        values.append(value)
-    return values
 
 
 # ---------------------------------------------------------------------- a rehearsal
@@ -228,20 +196,16 @@ def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before,
     """The leaves of what `body` returns, and their structure; None where it writes, draws random numbers, or returns what cannot be made anew."""
     shared = [(t._storage, t._version) for t in tensors]
     result = body()
-    if [(t._storage, t._version) for t in tensors] != shared or not np.array_equal(state_of_random(), before.drawn):
+    for t, (storage, version) in zip(tensors, shared, strict=True):
+        if t._version != version or (t._storage is not storage and storage is not None):  # there is one from when it is first asked for
+            return None
+    if not np.array_equal(state_of_random(), before.drawn):
         return None
     leaves, spec = tree_flatten(result)
     results = [t for t in leaves if isinstance(t, Tensor)]
-    if not (results and _is_plain(spec) and all([_is_new(t, noted) for t in results])) or _share(results, tensors):
+    if not (results and is_plain(spec) and all([_is_new(t, noted) for t in results])) or _share(results, tensors):
         return None
     return leaves, spec
-
-
-def _is_plain(spec: TreeSpec) -> bool:
-    """Whether a tree is made of Python's containers alone: what tells those of the user's from others may change."""
-    if spec.type is None:
-        return True
-    return spec.type in BUILTIN_TYPES and all([child.type is None or _is_plain(child) for child in spec.children_specs])
 
 
 def _is_new(t: Tensor, noted: NotingNodes) -> bool:
@@ -330,3 +294,6 @@ class Remembered:
         if made is None:
             return None
         return (self.spec.unflatten([leaf.taken(made) if type(leaf) is _Place else leaf for leaf in self.leaves]),)
+
+
+repeating.call = _call
