@@ -7,8 +7,7 @@ tensors have tangents (forward over reverse). Dispatch looks here only while a l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of
@@ -87,20 +86,31 @@ class Level(Chained):
                 holder.tangent = None
 
 
-@contextmanager
-def without_duals(rec: Recorder) -> Iterator[None]:
+class without_duals:
     """Operations in this block pass no tangents on."""
-    flags = rec.flags
-    before = rec.level, flags.forward_grad, flags.suspended
-    try:
+
+    __slots__ = ("_recorder", "_before")
+
+    def __init__(self, rec: Recorder) -> None:
+        self._recorder = rec
+        self._before = rec.level, rec.flags.forward_grad, rec.flags.suspended
+
+    def __enter__(self) -> None:
+        rec, before = self._recorder, self._before
+        flags = rec.flags
         try:
-            rec.level = None if rec.level is None else rec.level.without_tangents
+            rec.level = None if before[0] is None else before[0].without_tangents
             flags.forward_grad, flags.suspended = False, before[2] or before[:2]
-            yield
-        finally:
-            rec.level, flags.forward_grad, flags.suspended = before
-    finally:  # an interrupt may have come just then
-        rec.level, flags.forward_grad, flags.suspended = before
+        except BaseException:  # an interrupt came just then
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        rec, before = self._recorder, self._before
+        try:
+            rec.level, rec.flags.forward_grad, rec.flags.suspended = before
+        finally:  # an interrupt may have come just then
+            rec.level, rec.flags.forward_grad, rec.flags.suspended = before
 
 
 # ---------------------------------------------------------------------- a tensor's tangent
@@ -207,8 +217,10 @@ def laid_out_alike(t: Tensor, tangent: Tensor) -> Tensor:
 
 def _pushed(bound: Any, operands: Sequence[Any], tangents: dict[int, Tensor], results: Sequence[Tensor]) -> dict[int, Tensor]:
     """The tangents of an operation's results, by their place."""
-    mask = sum(1 << i for i in tangents)
-    sig = signature(bound, tuple(o._aval if isinstance(o, Tensor) else type(o) for o in operands))
+    mask = 0
+    for i in tangents:
+        mask |= 1 << i
+    sig = signature(bound, tuple([o._aval if isinstance(o, Tensor) else type(o) for o in operands]))
     plan = plan_of(sig, mask)
     if plan is NO_PLAN:
         return {}
@@ -226,7 +238,7 @@ def _apply_dual(rec: Recorder, bound: Any, operands: Sequence[Any], tangents: di
         pushed = _pushed(bound, operands, tangents, results)
     for i, tangent in pushed.items():
         hold(results[i], tangent)
-    node = next((r._node for r in results if r._node is not None), None)
+    node = next(iter([r._node for r in results if r._node is not None]), None)
     if isinstance(node, OpNode):
         _keep(node, operands, results)
     return made
