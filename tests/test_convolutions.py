@@ -85,7 +85,7 @@ def cases(draw):
 
 
 @needs_loops
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(cases())
 def test_images_and_lines_are_convolved(case):
     """With strides, dilations of both, and zeros around or edges cut off."""
@@ -100,7 +100,7 @@ def test_images_and_lines_are_convolved(case):
 
 
 @needs_loops
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cases(), st.booleans(), st.booleans())
 def test_the_gradient_of_a_kernel(case, turned_image, turned_gradient):
     """As JAX says it, whether it is seen that batch and channels were exchanged or not."""

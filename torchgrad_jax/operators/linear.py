@@ -9,9 +9,10 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import broadcast_to
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.refusals import refusing
-from torchgrad_jax.operators.matrix import PRECISION, dot
+from torchgrad_jax.operators.matrix import PRECISION, adjoint, dot
 
 
 def _check_addmm(bias: Any, a: Any, b: Any) -> None:
@@ -39,13 +40,14 @@ def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
 
 
 @op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_check_addmm,
-    grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, mat2.T.conj()),
-           "mat2": lambda grad, mat1: dot(mat1.T.conj(), grad)}, attributes="mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1")  # fmt: skip
+    grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, adjoint(mat2)),
+           "mat2": lambda grad, mat1: dot(adjoint(mat1), grad)}, attributes="mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1")  # fmt: skip
 def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     """mat1 @ mat2 + self."""
     if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once
         return (lax.dot(a, b, precision=PRECISION, preferred_element_type=np.float32) + bias.astype(np.float32)).astype(a.dtype)
-    return dot(a, b) + bias
+    product = dot(a, b)
+    return lax.add(product, broadcast_to(bias, product.shape))
 
 
 def _check_trilinear(a: Any, weight: Any, b: Any) -> None:

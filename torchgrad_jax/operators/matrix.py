@@ -26,6 +26,12 @@ def dot(x: Any, y: Any) -> Any:
     return lax.dot(x, y, precision=PRECISION)
 
 
+def adjoint(m: Any) -> Any:
+    """A matrix transposed and conjugated; each one of a batch."""
+    turned = lax.transpose(m, (*range(m.ndim - 2), m.ndim - 1, m.ndim - 2))
+    return lax.conj(turned) if m.dtype.kind == "c" else turned
+
+
 def _of_numbers(kernel: str, validate: Callable[..., None]) -> Callable[..., None]:
     """`validate`, and then the refusal of booleans by PyTorch's kernel of that name, which is not called for nothing."""
 
@@ -50,7 +56,7 @@ def _mm_shapes(a: Aval, b: Aval) -> None:
 
 
 @op("mm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("addmm_impl_cpu_", _mm_shapes),
-    grads={"self": lambda grad, mat2: dot(grad, mat2.T.conj()), "mat2": lambda grad, self: dot(self.T.conj(), grad)},
+    grads={"self": lambda grad, mat2: dot(grad, adjoint(mat2)), "mat2": lambda grad, self: dot(adjoint(self), grad)},
     attributes="self_sym_sizes mat2_sym_sizes", unlike=MATRICES_UNLIKE)  # fmt: skip
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices."""
@@ -70,11 +76,11 @@ def _bmm_shapes(a: Aval, b: Aval) -> None:
 
 def batched_dot(x: Any, y: Any) -> Any:
     """The products of two batches of matrices, in full precision."""
-    return jnp.matmul(x, y, precision=PRECISION)
+    return lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))), precision=PRECISION, preferred_element_type=x.dtype)
 
 
 @op("bmm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("bmm", _bmm_shapes),
-    grads={"self": lambda grad, mat2: batched_dot(grad, mat2.mT.conj()), "mat2": lambda grad, self: batched_dot(self.mT.conj(), grad)})  # fmt: skip
+    grads={"self": lambda grad, mat2: batched_dot(grad, adjoint(mat2)), "mat2": lambda grad, self: batched_dot(adjoint(self), grad)})  # fmt: skip
 def bmm(x: Any, y: Any) -> Any:
     """The products of two batches of matrices."""
     return batched_dot(x, y)
@@ -90,7 +96,7 @@ def _mv_shapes(a: Aval, b: Aval) -> None:
 @op("mv(Tensor self, Tensor vec)", multilinear=True, promote="same", validate=_of_numbers("addmv_impl_cpu", _mv_shapes),
     unlike="addmv input tensors must have the same dtype, but got {b.title}, {a.title}, and {b.title}",
     grads={"self": lambda grad, vec: jnp.outer(grad, vec.conj()),
-           "vec": lambda grad, self: jnp.matmul(self.T.conj(), grad, precision=PRECISION)})  # fmt: skip
+           "vec": lambda grad, self: jnp.matmul(adjoint(self), grad, precision=PRECISION)})  # fmt: skip
 def mv(x: Any, y: Any) -> Any:
     """A matrix times a vector."""
     return jnp.matmul(x, y, precision=PRECISION)
@@ -189,8 +195,8 @@ def _grad_self(grad: Any, beta: Any) -> Any:
 
 @op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
     validate=_of_numbers("addmm_impl_cpu_", _addmm_shapes),
-    grads={"self": _grad_self, "mat1": lambda grad, mat2, alpha: _times(dot(grad, mat2.T.conj()), _conjugate(alpha)),
-           "mat2": lambda grad, mat1, alpha: _times(dot(mat1.T.conj(), grad), _conjugate(alpha))},
+    grads={"self": _grad_self, "mat1": lambda grad, mat2, alpha: _times(dot(grad, adjoint(mat2)), _conjugate(alpha)),
+           "mat2": lambda grad, mat1, alpha: _times(dot(adjoint(mat1), grad), _conjugate(alpha))},
     attributes="mat1_sym_sizes mat2_sym_sizes", unlike=MATRICES_UNLIKE)  # fmt: skip
 def addmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (mat1 @ mat2)."""
@@ -206,8 +212,8 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
 
 @op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
     validate=_of_numbers("baddbmm", _baddbmm_shapes),
-    grads={"self": _grad_self, "batch1": lambda grad, batch2, alpha: _times(batched_dot(grad, batch2.mT.conj()), _conjugate(alpha)),
-           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), grad), _conjugate(alpha))})  # fmt: skip
+    grads={"self": _grad_self, "batch1": lambda grad, batch2, alpha: _times(batched_dot(grad, adjoint(batch2)), _conjugate(alpha)),
+           "batch2": lambda grad, batch1, alpha: _times(batched_dot(adjoint(batch1), grad), _conjugate(alpha))})  # fmt: skip
 def baddbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (batch1 @ batch2)."""
     return _rounded_once(x, jnp.matmul(a, b, precision=PRECISION, preferred_element_type=_summed_in(x)), beta, alpha)
@@ -236,8 +242,8 @@ def _spread(grad: Any, batch: Any) -> Any:
 @op("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True,
     validate=_of_numbers("addmm_impl_cpu_", _addbmm_shapes),
     grads={"self": _grad_self,
-           "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread(grad, batch2), batch2.mT.conj()), _conjugate(alpha)),
-           "batch2": lambda grad, batch1, alpha: _times(batched_dot(batch1.mT.conj(), _spread(grad, batch1)), _conjugate(alpha))},
+           "batch1": lambda grad, batch2, alpha: _times(batched_dot(_spread(grad, batch2), adjoint(batch2)), _conjugate(alpha)),
+           "batch2": lambda grad, batch1, alpha: _times(batched_dot(adjoint(batch1), _spread(grad, batch1)), _conjugate(alpha))},
     attributes="batch1_sym_argsize_0 batch1_sym_argsize_1 batch2_sym_argsize_2")  # fmt: skip
 def addbmm(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (the sum over the batch of batch1 @ batch2)."""
@@ -255,7 +261,7 @@ def _addmv_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
 @op("addmv(Tensor self, Tensor mat, Tensor vec, *, any beta=1, any alpha=1)", multilinear=True, promote="same", inplace=True,
     validate=_of_numbers("addmv_impl_cpu", _addmv_shapes),
     grads={"self": _grad_self, "mat": lambda grad, vec, alpha: _times(jnp.outer(grad, vec.conj()), _conjugate(alpha)),
-           "vec": lambda grad, mat, alpha: _times(jnp.matmul(mat.T.conj(), grad, precision=PRECISION), _conjugate(alpha))})  # fmt: skip
+           "vec": lambda grad, mat, alpha: _times(jnp.matmul(adjoint(mat), grad, precision=PRECISION), _conjugate(alpha))})  # fmt: skip
 def addmv(x: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     """beta * self + alpha * (mat @ vec)."""
     return _plus(jnp.broadcast_to(x, a.shape[:1]), jnp.matmul(a, b, precision=PRECISION), beta, alpha)

@@ -161,8 +161,9 @@ def logaddexp2(x: Any, y: Any) -> Any:
 @kernel("lerp_kernel_scalar", "biu")
 def _lerp(x: Any, end: Any, weight: Any) -> Any:
     """self + weight * (end - self), exact at both ends."""
-    near = jnp.abs(weight) < 0.5
-    return jnp.where(near, x + weight * (end - x), end - (end - x) * (1 - weight))
+    size, way = lax.abs(weight), lax.sub(end, x)
+    near, rest = lax.lt(size, lax.full_like(size, 0.5)), lax.sub(lax.full_like(weight, 1), weight)
+    return lax.select(near, lax.add(x, lax.mul(weight, way)), lax.sub(end, lax.mul(way, rest)))
 
 
 def _same_dtypes(x: Any, end: Any, weight: Any) -> None:
