@@ -264,7 +264,7 @@ class Signature(SignatureFields):
         (aval,) = known.avals
         own = aval_of(vectors.shape, aval.dtype, aval.device)
         self.avals, self.single = (own,), known.single
-        self._baseline = (plan if vectors.alike else plan.broadcasting).for_elements(own.size, aval.size)
+        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(own.size, aval.size)
         return True
 
     def _by_kinship(self) -> bool:

@@ -10,19 +10,19 @@ import numpy as np
 
 from torchgrad_jax.runtime.value import aval_of
 
-# The lengths that stand for all: a few elements, and so many that it pays to write over an operand.
-_FEW, _MANY = 6, 4096
+# The length that stands for all from two on, and from how many elements on it pays to write over an operand.
+_LENGTH, _MANY = 4096, 1024
 
 
 class Vectors(NamedTuple):
     """An operation's operands as vectors, of a length that stands for many: `specs`.
 
-    shape: that of its own result; alike: whether all its operands but 0-dim ones have it.
+    shape: that of its own result; overwrites: whether results may be written over operands, which all have it but for 0-dim ones, and are large.
     """
 
     specs: tuple[Any, ...]
     shape: tuple[int, ...]
-    alike: bool
+    overwrites: bool
 
 
 def as_vectors(specs: Sequence[Any]) -> Vectors | None:
@@ -33,12 +33,9 @@ def as_vectors(specs: Sequence[Any]) -> Vectors | None:
         return None
     alike = shapes.count(shapes[0]) == len(shapes)
     shape = shapes[0] if alike else np.broadcast_shapes(*shapes)
-    flat = (_length_for(math.prod(shape)),)
+    elements = math.prod(shape)
+    flat = (elements if elements < 2 else _LENGTH,)  # none and one may be special cases
     if alike and shape == flat:
         return None
-    return Vectors(tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs]), shape, alike)
-
-
-def _length_for(elements: int) -> int:
-    """The length of the vectors that stand for arrays of so many elements. None and one may be special cases."""
-    return elements if elements < 2 else _FEW if elements < _MANY // 4 else _MANY
+    specs = tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs])
+    return Vectors(specs, shape, alike and elements >= _MANY)
