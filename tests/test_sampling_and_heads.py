@@ -72,6 +72,17 @@ def test_a_map_that_changes_nothing_has_slopes_of_pytorchs_sides(m):
     return found
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("size", [11, 18, 25, 38, 225])
+def test_points_on_pixels_lie_on_pytorchs_side_of_them(size, mode):
+    def program(m):
+        theta, image = m.tensor([[[1.0, 0, 0], [0, 1, 0]]]), m.arange(3.0 * size).sin().reshape(1, 1, 3, size)
+        grid = m.nn.functional.affine_grid(theta, (1, 1, 3, size), False).requires_grad_()
+        return m.autograd.grad(m.nn.functional.grid_sample(image, grid, mode, align_corners=False).sum(), grid)
+
+    like_pytorch(program)()
+
+
 @like_pytorch
 def test_evenly_spaced_numbers_are_pytorchs_to_the_last_digit(m):
     found = []
