@@ -93,6 +93,7 @@ ALONE = {
     "copysign": lambda m, x, y, z: m.copysign(x, y),
     "div_floor": lambda m, x, y, z: m.div(x, y, rounding_mode="floor"),
     "householder_product": lambda m, x, y, z: m.linalg.householder_product(x, y[0]),
+    "index_add": lambda m, x, y, z: m.index_add(x, 0, m.tensor([0, 2]), y[:2]),
     "index_copy": lambda m, x, y, z: m.index_copy(x, 0, m.tensor([0, 2]), y[:2]),
     "ldexp": lambda m, x, y, z: m.ldexp(x, y),
     "lerp": lambda m, x, y, z: m.lerp(x, y, z),

@@ -165,7 +165,8 @@ def _check_sampler(input: Aval, grid: Aval, interpolation_mode: int, padding_mod
 
 for _dims in (2, 3):
     op(f"grid_sampler_{_dims}d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", method=False, out=False,
-       node=f"GridSampler{_dims}DBackward0", shows=("input", "grid"), validate=_check_sampler)(_sampled)  # fmt: skip
+       node=f"GridSampler{_dims}DBackward0", shows=("input", "grid"), validate=_check_sampler,
+       attributes="interpolation_mode padding_mode align_corners")(_sampled)  # fmt: skip
 
 
 def _centres(size: int, align_corners: bool, dtype: np.dtype) -> np.ndarray:

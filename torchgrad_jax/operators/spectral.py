@@ -153,7 +153,8 @@ def _svd_info(a: Any) -> Any:
 
 
 @op("linalg_svd(Tensor self, bool full_matrices)", order=Order(by_columns, None, by_columns),
-    results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
+    results=("U", "S", "Vh"), grads={"self": _svd_grad}, attributes="full_matrices",
+    validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
     check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
 @in_single
 def linalg_svd(a: Any, full_matrices: bool) -> Any:
