@@ -14,7 +14,10 @@ def hermitian():
 VECTORS = {
     "linalg_eigh_backward": (hermitian, lambda a: torch.linalg.eigh(a)[1]),
     "linalg_eig_backward": (lambda: MATRIX.clone().requires_grad_(), lambda a: torch.linalg.eig(a)[1]),
-    "linalg_eig_backward.*phi": (lambda: MATRIX.real.clone().requires_grad_(), lambda a: torch.linalg.eig(a)[1]),
+    "linalg_eig_backward.*phi": (
+        lambda: torch.tensor([[1.0, 2.0, 0.0], [-3.0, 1.0, 1.0], [0.5, 0.0, 2.0]], requires_grad=True),
+        lambda a: torch.linalg.eig(a)[1],
+    ),
     "svd_backward": (lambda: MATRIX.clone().requires_grad_(), lambda a: torch.linalg.svd(a)[0]),
     "svd_backward.*phase": (lambda: MATRIX.clone().requires_grad_(), lambda a: torch.linalg.svd(a)[2]),
     "svd_backward.*ill-defined": (lambda: MATRIX.clone().requires_grad_(), lambda a: torch.svd(a)[2]),
