@@ -278,3 +278,21 @@ def test_a_view_that_autograd_has_lost_is_printed_as_invalid() -> None:
         b *= 2
     assert repr(b) == str(b) == "tensor([2.], grad_fn=<Invalid>)"
     assert repr(a) == "tensor([2.], requires_grad=True)"
+
+
+@pytest.mark.parametrize("value, text", [(3.0, "tensor(3., tangent=6.0)"), (1 + 2j, "tensor(1.+2.j, tangent=(2+4j))"),
+                                         ([3.0], "tensor([3.], tangent=tensor([6.]))")])  # fmt: skip
+def test_a_tangent_is_shown_as_it_is_formatted(value: Any, text: str) -> None:
+    t = torchgrad_jax.tensor(value)
+    with torchgrad_jax.autograd.forward_ad.dual_level():
+        assert repr(torchgrad_jax.autograd.forward_ad.make_dual(t, t * 2)) == text
+
+
+def test_a_parameter_without_dimensions_is_not_formatted_as_a_number(torch: ModuleType) -> None:
+    found = []
+    for m in (torchgrad_jax, torch):
+        p = m.nn.Parameter(m.tensor(2.0))
+        with pytest.raises(TypeError, match=r"unsupported format string passed to Parameter\.__format__"):
+            f"{p:.1f}"
+        found.append((f"{p}", f"{p.detach():.1f}", f"{p.data}"))
+    assert found[0] == found[1]

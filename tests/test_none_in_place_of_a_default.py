@@ -21,6 +21,12 @@ REFUSED = {
     "split": (lambda: x.split(1, dim=None), TypeError, ""),
     "tensordot": (lambda: torch.tensordot(x, y, dims=None), (TypeError, RuntimeError), ""),
     "istft": (lambda: torch.zeros(5, 9, dtype=torch.complex64).istft(8, center=None), TypeError, "must be bool, not NoneType"),
+    **{f"max_pool{n}d": (lambda n=n: getattr(F, f"max_pool{n}d")(torch.ones(1, *[4] * n), 2, ceil_mode=None), TypeError, "must be bool, not NoneType")
+       for n in (1, 2, 3)},
+    "var": (lambda: torch.var(x, unbiased=None), TypeError, "received an invalid combination of arguments"),
+    "std": (lambda: x.std(unbiased=None), TypeError, "received an invalid combination of arguments"),
+    **{f"ctc_loss, {name}": (lambda name=name: F.ctc_loss(x, torch.zeros(3, 1, dtype=torch.int64), [2] * 3, [1] * 3, **{name: None}), TypeError,
+                             "received an invalid combination of arguments") for name in ("blank", "zero_infinity")},
     "embedding": (lambda: F.embedding(classes, x[0].clone(), max_norm=1.0, norm_type=None), TypeError, "norm_type"),
 }  # fmt: skip
 
@@ -41,6 +47,17 @@ def test_it_means_something_else():
     more = (4, 2, torch.ones(12, 4), None, None, None, False, 0.0, torch.ones(4, 4), None)
     assert F.multi_head_attention_forward(q, q, q, *more, need_weights=None)[1] is None
     assert F.multi_head_attention_forward(q, q, q, *more, average_attn_weights=None)[1].shape == (2, 2, 3, 3)
+
+
+def test_it_means_the_default():
+    for n, image in ((1, x), (2, x), (3, x[None])):
+        pool = getattr(F, f"avg_pool{n}d")
+        assert torch.equal(pool(image, 2, None), pool(image, 2)) and torch.equal(pool(image, 2, stride=[]), pool(image, 2))
+    signal, window = x[0, 0], torch.ones(4)
+    assert torch.equal(torch.stft(signal, 4, window=window, center=None, return_complex=True),
+                       torch.stft(signal, 4, window=window, center=False, return_complex=True))  # fmt: skip
+    assert torch.scalar_tensor(2, layout=None, pin_memory=None, dtype=None) == 2
+    assert torch.equal(torch.var(x, None), torch.var(x))
 
 
 def test_sizes_of_pieces_are_no_booleans():

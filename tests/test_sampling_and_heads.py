@@ -72,6 +72,18 @@ def test_a_map_that_changes_nothing_has_slopes_of_pytorchs_sides(m):
     return found
 
 
+@pytest.mark.parametrize("size", [11, 18, 19, 25, 29, 38, 50, 225, 299])
+def test_points_on_pixels_lie_on_pytorchs_side_of_them(size):
+    def program(m):
+        # The slope between two pixels tells which they are.
+        theta, image = m.tensor([[[1.0, 0, 0], [0, 1, 0]]]), (m.arange(size) ** 2 % 1024).float().expand(1, 1, 3, size).contiguous()
+        grid = m.nn.functional.affine_grid(theta, (1, 1, 3, size), False).requires_grad_()
+        slopes = m.autograd.grad(m.nn.functional.grid_sample(image, grid, align_corners=False).sum(), grid)[0]
+        return (slopes[0, 1, :, 0] * 2 / size).round()
+
+    like_pytorch(program)()
+
+
 @like_pytorch
 def test_evenly_spaced_numbers_are_pytorchs_to_the_last_digit(m):
     found = []

@@ -84,6 +84,69 @@ def test_a_write_to_what_is_saved_is_told_by_backward(name, which):
     assert (ours and ours[0]) == (theirs and theirs[0]), (ours, theirs)
 
 
+# Functions of three tensors, of which one alone needs a gradient while another, or the result, is written to.
+ALONE = {
+    "addcdiv": lambda m, x, y, z: m.addcdiv(x, y, z),
+    "attention": lambda m, x, y, z: m.nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], z[None, None]),
+    "cholesky_solve": lambda m, x, y, z: m.cholesky_solve(x, y) + z,
+    "complex": lambda m, x, y, z: m.view_as_real(m.complex(x, y)),
+    "copysign": lambda m, x, y, z: m.copysign(x, y),
+    "div_floor": lambda m, x, y, z: m.div(x, y, rounding_mode="floor"),
+    "householder_product": lambda m, x, y, z: m.linalg.householder_product(x, y[0]),
+    "index_add": lambda m, x, y, z: m.index_add(x, 0, m.tensor([0, 2]), y[:2]),
+    "index_copy": lambda m, x, y, z: m.index_copy(x, 0, m.tensor([0, 2]), y[:2]),
+    "ldexp": lambda m, x, y, z: m.ldexp(x, y),
+    "lerp": lambda m, x, y, z: m.lerp(x, y, z),
+    "lu_solve": lambda m, x, y, z: m.linalg.lu_solve(x, m.tensor([2, 2, 3], dtype=m.int32), y),
+    "nextafter": lambda m, x, y, z: m.nextafter(x, y),
+    "ormqr": lambda m, x, y, z: m.ormqr(x, y[0], z),
+    "polar": lambda m, x, y, z: m.view_as_real(m.polar(x, y)),
+    "solve_triangular": lambda m, x, y, z: m.linalg.solve_triangular(x, y, upper=True),
+    "triangular_solve": lambda m, x, y, z: m.triangular_solve(x, y)[0],
+}
+
+
+def _written_where_one_needs_a_gradient(m, name, needing, written):
+    operands = [m.tensor(MATRIX), m.tensor(MATRIX), m.tensor(MATRIX)]
+    operands[needing].requires_grad_()
+    result = ALONE[name](m, *operands)
+    with m.no_grad():
+        (*operands, result)[written].add_(0)
+    return error_of(lambda: result.sum().backward())
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("written", [0, 1, 2, 3])
+@pytest.mark.parametrize("needing", [0, 1, 2])
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_saved_depends_on_what_needs_a_gradient_as_in_pytorch(name, needing, written):
+    ours, theirs = (_written_where_one_needs_a_gradient(m, name, needing, written) for m in (tj, torch))
+    assert (ours and ours[0]) == (theirs and theirs[0]), (ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "complex64", "complex128", "float64"])
+def test_the_message_names_the_type_as_pytorch_does(dtype):
+    def program(m):
+        x = m.ones(2, dtype=getattr(m, dtype), requires_grad=True)
+        y = x.exp()
+        y.mul_(2)
+        return error_of(y.sum().abs().backward)
+
+    assert program(tj) == program(torch)
+
+
+@pytest.mark.parametrize("needing", [0, 1])
+def test_nextafter_is_followed_by_way_of_what_it_begins_with(needing):
+    def program(m):
+        operands = [m.ones(2), m.tensor([1.0, 2.0])]
+        operands[needing].requires_grad_()
+        m.nextafter(*operands).sum().backward()
+        return operands[needing].grad.tolist()
+
+    assert program(tj) == program(torch)
+
+
 # What is written to here needs no gradient: by name, what it is, and the function of it and of a tensor that needs one.
 NEEDING_NONE = {
     "convolution_weight": (lambda m: m.ones(2, 3, 1), lambda m, t, x: m.nn.functional.conv1d(m.ones(1, 3, 4), t, x[0, :2])),

@@ -99,3 +99,28 @@ def test_arguments_are_let_go_when_the_level_is_left():
         assert kept[0]() is None
     finally:
         gc.enable()
+
+
+# How a function is differentiated, and which of its two arguments it writes to; what [1, 2, 3] is twice makes 4 * x ** 2 or 8 * x ** 2 of it.
+JACOBIANS = [(func.jacfwd, 0, 0, 8), (func.jacfwd, 1, 0, 8), (func.jacfwd, 0, 1, 4), (func.jacrev, 0, 1, 4), (func.grad, 0, 1, 4)]
+
+
+@pytest.mark.parametrize("alike", ALIKE.values(), ids=ALIKE)
+@pytest.mark.parametrize("transform, argnums, written, factor", JACOBIANS)
+def test_arguments_that_are_not_differentiated_lie_there_too(transform, argnums, written, factor, alike):
+    def f(*args):
+        args[written].mul_(2)
+        return (args[0] * args[1] * args[1]).sum()
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    found = transform(f, argnums)(x, alike(x) if alike is not ALIKE["a view"] else x.view(3))
+    assert found.tolist() == [factor * v * v for v in (1, 2, 3)] and x.tolist() == [2, 4, 6]
+
+
+def test_second_derivatives_where_a_shared_argument_is_written_to():
+    def f(a, b):
+        a.mul_(2)
+        return (a * b * b).sum()
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert func.hessian(f, 1)(x, x).diagonal().tolist() == [4, 8, 12] and x.tolist() == [2, 4, 6]

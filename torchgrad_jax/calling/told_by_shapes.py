@@ -24,7 +24,7 @@ _TOLD = _names("""
     softplus softsign hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink threshold glu logsigmoid softmax log_softmax softmin
     mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits kl_div layer_norm rms_norm normalize pad conv1d conv2d conv3d
     avg_pool1d avg_pool2d max_pool1d max_pool2d pixel_shuffle pixel_unshuffle float double half bfloat16 int long short bool to type clone
-    inv inverse det slogdet logdet cholesky qr svd svdvals eigh eigvalsh solve pinv matrix_exp matrix_power solve_triangular cholesky_solve
+    inv inverse det slogdet logdet cholesky qr svdvals eigvalsh solve pinv matrix_exp matrix_power solve_triangular cholesky_solve
     scaled_dot_product_attention cholesky_inverse lu_factor solve_ex inv_ex cholesky_ex
 """)
 # Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.

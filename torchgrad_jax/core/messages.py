@@ -32,8 +32,9 @@ def modified_message(value: Value, name: str, nr: int, shape: Sequence[int] | No
     """What to say of a saved value that was written to. `name`, `nr`: the node it comes from (or "") and which of its outputs it is."""
     by = f", which is output {nr} of {operation_name(name)}," if name else ""
     sizes = list(value.aval.shape if shape is None else shape)
-    word, gpu = dtypes.of(value.aval.dtype).title, value.aval.device.type == "cuda"
-    kind = f"{'CUDA' if gpu else 'CPU'}BoolType" if word == "Bool" else f"torch.{'cuda.' if gpu else ''}{word}Tensor"
+    kind = dtypes.of(value.aval.dtype).tensor_type
+    if value.aval.device.type == "cuda":
+        kind = kind.replace("torch.", "torch.cuda.").replace("CPU", "CUDA")
     return (
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
         f"[{kind} {sizes}]{by} is at version {value.counter.version}; expected version {value.version} instead. "

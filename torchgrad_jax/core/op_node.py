@@ -85,6 +85,8 @@ class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and it
             if given is not plan.avals[0] and given.dtype != plan.avals[0].dtype:
                 grads = [_converted(calculus, grads[0], plan.avals[0])]
         if plan.passes:
+            if saved:
+                saved_values(self)  # PyTorch looks at what it has saved, whether or not a gradient is made of it
             return (None if plan.undefined else grads[0],) * len(self.next)
         if calculus.tensors:
             return self._run_apart(calculus, grads)

@@ -74,7 +74,7 @@ class Plan(PlanFields):
             self._without_formulas(sig, bound)
         self.constant: tuple[int, ...] = ()
         if isinstance(bound, BoundOperator) and (bound.operator.keeps or bound.operator.shows):
-            constant = {*bound.operator.keeps, *(name for name in bound.operator.shows if name not in self.saved_names)}
+            constant = {*bound.kept(inputs), *(name for name in bound.operator.shows if name not in self.saved_names)}
             self._keep(bound, constant)
             self.constant = tuple(i for i, name in enumerate(self.saved_names) if name in constant)
         if isinstance(bound, BoundOperator) and bound.operator.trivial is not None and bound.operator.trivial(sig.specs[0]):
@@ -117,7 +117,7 @@ class Plan(PlanFields):
             found = {n: i < 0 or isinstance(self._sig.specs[i], Aval) for i, n in zip(self.saves, self.saved_names, strict=True)}
             return found | dict.fromkeys(names_shown(bound) if isinstance(bound, BoundOperator) else (), False)
         more = names_shown(bound)
-        names: set[str] = {*more, *bound.operator.keeps, *bound.operator.shows}
+        names: set[str] = {*more, *bound.kept(), *bound.operator.shows}
         for f in bound.operator.grads.values():
             if f is not None and f is not SAME:
                 names.update(f.__code__.co_varnames[: f.__code__.co_argcount])
@@ -280,7 +280,7 @@ class Plan(PlanFields):
         bound: Any = self._sig.bop
         if self._declared or (isinstance(bound, Vjp) and self.saves[place] in bound.again):
             return True
-        if isinstance(bound, BoundOperator) and self.saved_names[place] in bound.operator.keeps + bound.operator.shows:
+        if isinstance(bound, BoundOperator) and self.saved_names[place] in (*bound.kept(), *bound.operator.shows):
             return True
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]

@@ -329,6 +329,12 @@ class BoundOperator:
         """For each operand, whether a number there takes part in type promotion."""
         return [self.operator.schema.by_name[n].type == "Tensor|Scalar" for n in self.names]
 
+    def kept(self, inputs: Sequence[int] | None = None) -> list[str]:
+        """What `keeps` names: all of it, or what is kept where these operands need a gradient."""
+        entries = [entry.partition(" if ") for entry in self.operator.keeps]
+        needed = set(self.names) if inputs is None else {self.names[i] for i in inputs}
+        return [name for name, _, other in entries if not other or other in needed]
+
     def is_index(self) -> list[bool]:
         """For each operand, whether it is a run-time int that keeps its type."""
         return [self.operator.schema.by_name[n].type == "Index" for n in self.names]
@@ -425,7 +431,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         it is linear in, the others being saved.
     transpose: of a linear function of one tensor, its transpose, where JAX's own would take long: function of (grad, shape of the tensor, **statics).
     keeps: operands and results, by name, that PyTorch's node saves though the gradient is made without them or depends on them by comparisons
-        alone: writing to them before backward is an error, and gradients of gradients do not lead to them.
+        alone: writing to them before backward is an error, and gradients of gradients do not lead to them. "x if y": only where y needs one.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
     copies: operands, by name, of which PyTorch's node saves a copy: they may be written to before backward.
     windows: each element of the gradient is found by comparing several elements of the input: compiled programs keep it in memory, as each

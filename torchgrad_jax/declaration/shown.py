@@ -36,7 +36,10 @@ def shown_value(sig: Signature, name: str) -> Any:
         argument, derive = _DERIVED[name]
         given = bound.statics[argument]
         return None if given is None else derive(given)
-    return _from_shape(sizes(sig), *name.split("_sym_"))
+    shapes = sizes(sig)
+    if (shape := shapes.get(f"{name.removesuffix('_dim')}_sym_sizes")) is not None:
+        return len(shape)
+    return _from_shape(shapes, *name.split("_sym_"))
 
 
 # By name: the argument that an attribute is made from, and how, unless that is None.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -43,16 +42,14 @@ def chosen(args: tuple[Any, ...], argnums: ArgNums) -> Any:
 
 
 def of_chosen(func: Callable[..., Any], args: tuple[Any, ...], argnums: ArgNums) -> Callable[..., Any]:
-    """`func` as a function of the chosen arguments alone. Of the others those that share no memory are given to the level in which it is called: they
-    may be written to."""
+    """`func` as a function of the chosen arguments alone. The others are given to the level in which it is called: they may be written to."""
     places = (argnums,) if isinstance(argnums, int) else argnums
-    memories = Counter([_memory_of(leaf) for leaf in tree_leaves(args) if isinstance(leaf, Tensor)])
 
     def function(*values: Any) -> Any:
         level: Any = per_thread.recorder.level
 
         def given(t: Tensor) -> Tensor:
-            return level.argument(level.lift(t), t) if memories[_memory_of(t)] == 1 else t
+            return level.argument(level.lift(t), t)
 
         filled = [a if i in places else map_tensors(given, a) for i, a in enumerate(args)]
         for place, value in zip(places, values, strict=True):
@@ -60,11 +57,6 @@ def of_chosen(func: Callable[..., Any], args: tuple[Any, ...], argnums: ArgNums)
         return func(*filled)
 
     return function
-
-
-def _memory_of(t: Tensor) -> int:
-    held = t._storage
-    return id(t) if held is None else id(held if held.siblings is None else held.siblings)
 
 
 def differentiating() -> AbstractContextManager[Any]:

@@ -51,7 +51,7 @@ def __array_wrap__(self: Tensor, array: np.ndarray, context: Any = None, return_
 
 @public("torch.Tensor")
 def __format__(self: Tensor, spec: str) -> str:
-    return format(item(self), spec) if self._aval.ndim == 0 and not self.is_meta else object.__format__(self, spec)
+    return format(item(self), spec) if self._aval.ndim == 0 and not self.is_meta and type(self) is Tensor else object.__format__(self, spec)
 
 
 @public("torch.Tensor")
@@ -78,7 +78,7 @@ def __repr__(self: Tensor) -> str:
         requires_grad=self.requires_grad,
         grad_fn_name=made_by,
         device_suffix=None if where is CPU else f"device='{where}'",
-        tangent=None if tangent is None else repr(tangent),
+        tangent=None if tangent is None else format(tangent) if tangent._content().readable else repr(tangent),
         default_dtype=dtypes.get_default_dtype().name,
     )
     return text if plain or not isinstance(self, Parameter) else f"Parameter({text})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
@@ -170,8 +171,11 @@ def typename(obj: Any, /) -> str:
 
 
 @public("torch")
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A 0-dim tensor of the default dtype. TypeError for what is no number."""
+    check_memory("scalar_tensor", {"layout": layout, "pin_memory": pin_memory})
     if not isinstance(s, NUMBERS):
         raise TypeError(f"scalar_tensor(): argument 's' (position 1) must be Number, not {type(s).__name__}")
     return tensor(s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad)

@@ -41,7 +41,8 @@ def ctc_loss(
     """
     reduction = reduction_of(reduction)
     given = tuple(map(type, (input_lengths, target_lengths)))
-    if not (isinstance(log_probs, Tensor) and isinstance(targets, Tensor) and given in _KINDS):  # perhaps subclasses, perhaps what fits none
+    plain = given in _KINDS and type(blank) is int and type(zero_infinity) is bool
+    if not (isinstance(log_probs, Tensor) and isinstance(targets, Tensor) and plain):  # perhaps subclasses, perhaps what fits none
         signatures: Any = convention("torch.ctc_loss")
         signatures.meant((log_probs, targets, input_lengths, target_lengths, blank, REDUCTIONS.index(reduction), zero_infinity), {})
     return _ctc(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)

@@ -42,6 +42,13 @@ def _numbers(name: str, label: str, value: Any, count: int) -> Ints:
     return found
 
 
+def _steps(name: str, stride: Any, kernel: Ints) -> Ints:
+    """The strides; those of the kernel where none are given."""
+    if stride is None or (isinstance(stride, (list, tuple)) and not stride):
+        return kernel
+    return _numbers(name, "stride", stride, len(kernel))
+
+
 def _check_tensor(name: str, input: Any) -> None:
     if not isinstance(input, Tensor):
         raise not_a_tensor(name, input)
@@ -97,7 +104,7 @@ def _max_pool(
 ) -> Any:
     _check_tensor(name, input)
     kernel = _numbers(name, "kernel_size", kernel_size, count)
-    strides = kernel if stride is None or stride == () or stride == [] else _numbers(name, "stride", stride, count)
+    strides = _steps(name, stride, kernel)
     pads, dilated = _numbers(name, "padding", padding, count), _numbers(name, "dilation", dilation, count)
     shape = input._aval.shape
     _check_windows(shape, kernel, strides, pads, dilated, ceil_mode)
@@ -151,7 +158,7 @@ def _max_pool1(input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilat
     _check_tensor("max_pool1d", input)
     _check_1d_input(input, indices)
     kernel = _single("kernel_size", kernel_size, indices)
-    step = kernel if stride is None or stride == () or stride == [] else _single("stride", stride, indices)
+    step = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else _single("stride", stride, indices)
     pad, dilated = _single("padding", padding, indices), _single("dilation", dilation, indices)
     wide = unsqueeze(input, -2)
     sizes = (1, kernel), (1, step), (0, pad), (1, dilated)
@@ -240,7 +247,7 @@ def avg_pool1d(
     _check_tensor("avg_pool1d", input)
     _check_2_to_3(input, "avg_pool1d")
     kernel = _numbers("avg_pool1d", "kernel_size", kernel_size, 1)
-    strides = kernel if stride is None or stride == () else _numbers("avg_pool1d", "stride", stride, 1)
+    strides = _steps("avg_pool1d", stride, kernel)
     pads = _numbers("avg_pool1d", "padding", padding, 1)
     out = _avg_pool(2, unsqueeze(input, -2), (1, *kernel), (1, *strides), (0, *pads), ceil_mode, count_include_pad, None)
     return squeeze(out, -2)
@@ -256,7 +263,7 @@ def _check_2_to_3(input: Tensor, name: str) -> None:
 def _avg_pool_nd(name: str, count: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, *rest: Any) -> Tensor:
     _check_tensor(name, input)
     kernel = _numbers(name, "kernel_size", kernel_size, count)
-    strides = kernel if stride is None or stride == () else _numbers(name, "stride", stride, count)
+    strides = _steps(name, stride, kernel)
     if input._aval.ndim == count:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {-count - 1})")
     return _avg_pool(count, input, kernel, strides, _numbers(name, "padding", padding, count), *rest)

@@ -133,7 +133,8 @@ for _name, _node in (
 
     @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,
         toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
-        results=("output", "weights"), keeps=("output",) if _name == "attention_fused" else (), grads=_FORMULAS, validate=_floating)  # fmt: skip
+        results=("output", "weights"), keeps=("output",) if _name == "attention_fused" else (),
+        shows=("query", "key", "value") if _name == "attention_fused" else (), grads=_FORMULAS, validate=_floating)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
         weights = _weights(_scores(query, key, attn_mask, is_causal, scale))

@@ -179,7 +179,7 @@ def _log_add_exp_whole(a: Any, axis: int, reverse: bool) -> Any:
     return lax.associative_scan(log_add_exp, a, axis=axis, reverse=reverse)
 
 
-@op("logcumsumexp(Tensor self, int dim)", keeps=("result",), attributes="dim")
+@op("logcumsumexp(Tensor self, int dim)", keeps=("result",), shows=("self",), attributes="dim")
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)

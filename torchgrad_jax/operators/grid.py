@@ -30,11 +30,14 @@ CUBIC = -0.75
 # ---------------------------------------------------------------------- from a point to places in the image
 
 
-def _in_pixels(point: Any, size: int, align_corners: bool) -> Any:
-    """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges.
+def _in_pixels(point: Any, size: int, align_corners: bool, image: bool) -> Any:
+    """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges. image: of two dimensions.
 
-    The points of a grid that changes nothing lie on pixels, where the slope is that of one side: which of them, rounding tells.
+    The points of a grid that changes nothing lie on pixels, where the slope is that of one side: which of them, rounding tells. PyTorch's kernel for
+    images multiplies and subtracts in one.
     """
+    if image and not align_corners and point.dtype == np.float32:
+        return ((point + 1).astype(np.float64) * (size / 2) - 0.5).astype(point.dtype)
     return (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
 
 
@@ -119,7 +122,7 @@ def _sampled(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, 
     sizes = image.shape[2:]
     if not image.size or not points.size:
         return jnp.zeros((*input.shape[:2], *grid.shape[1:-1]), input.dtype)
-    places = [_in_pixels(points[..., len(sizes) - 1 - i], n, align_corners) for i, n in enumerate(sizes)]
+    places = [_in_pixels(points[..., len(sizes) - 1 - i], n, align_corners, len(sizes) == 2) for i, n in enumerate(sizes)]
 
     def pad(at: Any, size: int) -> Any:
         return _padded(at, size, padding_mode, align_corners)
@@ -162,7 +165,8 @@ def _check_sampler(input: Aval, grid: Aval, interpolation_mode: int, padding_mod
 
 for _dims in (2, 3):
     op(f"grid_sampler_{_dims}d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", method=False, out=False,
-       node=f"GridSampler{_dims}DBackward0", shows=("input", "grid"), validate=_check_sampler)(_sampled)  # fmt: skip
+       node=f"GridSampler{_dims}DBackward0", shows=("input", "grid"), validate=_check_sampler,
+       attributes="interpolation_mode padding_mode align_corners")(_sampled)  # fmt: skip
 
 
 def _centres(size: int, align_corners: bool, dtype: np.dtype) -> np.ndarray:

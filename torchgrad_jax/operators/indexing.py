@@ -286,9 +286,9 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
     return select_rows(x, index, dim)
 
 
-@_indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, Scalar alpha)", outside_dimension, keeps=("source",),
+@_indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, Scalar alpha)", outside_dimension, keeps=("source if source",),
           grads={"self": SAME, "source": lambda grad, index, source, alpha, dim: _rows_of(grad, index, source, dim) * alpha},
-          numpy=(numpy_indexing.index_add, numpy_indexing.index_add_checked))  # fmt: skip
+          attributes="source_dim", numpy=(numpy_indexing.index_add, numpy_indexing.index_add_checked))  # fmt: skip
 def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     """`alpha` times the slices of `source` added to those at `index`; an index may occur several times."""
     if x.dtype == np.bool_:
@@ -296,9 +296,9 @@ def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     return _write_rows(x, index, source * (convert(alpha, x.dtype) if x.dtype.kind in "iu" else alpha), dim, "add")
 
 
-@_indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source)", outside_copy, keeps=("source",),
+@_indexed("index_copy(Tensor self, int dim, Tensor index, Tensor source)", outside_copy, keeps=("source if source",),
           grads={"self": lambda grad, index, dim: _clear_rows(grad, index, dim),
-                 "source": lambda grad, index, source, dim: _rows_of(grad, index, source, dim)}, attributes="self_sym_sizes")  # fmt: skip
+                 "source": lambda grad, index, source, dim: _rows_of(grad, index, source, dim)}, attributes="source_dim")  # fmt: skip
 def index_copy(x: Any, index: Any, source: Any, dim: int) -> Any:
     """The slices of `source` in place of those at `index`."""
     return _write_rows(x, index, source, dim, "set")

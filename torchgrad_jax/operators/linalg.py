@@ -206,6 +206,7 @@ def _cholesky_solve_shapes(b: Aval, factor: Aval, upper: bool) -> None:
 
 
 @op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", order=COLUMNS, validate=_cholesky_solve_shapes, **PRIVATE,
+    shows=("self", "input2", "result"),
     grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
 def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     """The solution X of A X = b, A given by its Cholesky factor."""
@@ -386,7 +387,7 @@ def _triangular_a(grad: Any, self: Any, result: Any, upper: bool, left: bool, un
 
 
 @op("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", validate=_triangular_shapes,
-    order=COLUMNS, grads={"self": _triangular_a, "B": _triangular_b}, **PRIVATE)  # fmt: skip
+    order=COLUMNS, shows=("result",), grads={"self": _triangular_a, "B": _triangular_b}, **PRIVATE)  # fmt: skip
 def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (X A = B unless left), A being triangular."""
     return triangular(a, b.astype(a.dtype), not upper, left, unit=unitriangular)
@@ -402,7 +403,7 @@ def _old_triangular_shapes(b: Aval, a: Aval, upper: bool, transpose: bool, unitr
 
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
     order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",),
-    validate=_old_triangular_shapes, **PRIVATE)  # fmt: skip
+    shows=("self", "A"), attributes="transpose unitriangular upper", validate=_old_triangular_shapes, **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a
@@ -566,7 +567,7 @@ def _lu_solve_shapes(lu: Aval, pivots: Aval, b: Aval, left: bool, adjoint: bool)
 
 
 @op("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False)", order=BY_SIDE,
-    validate=_lu_solve_shapes, keeps=("result",), copies=("B",),
+    validate=_lu_solve_shapes, keeps=("result",), shows=("LU", "pivots"), copies=("B",),
     **PRIVATE)  # fmt: skip
 @in_single
 def linalg_lu_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:

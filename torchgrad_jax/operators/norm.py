@@ -280,7 +280,7 @@ def _check_pdist(x: Any, p: float) -> None:
         refusing("pdist", "h")(x)
 
 
-@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",), attributes="p")
+@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",), shows=("self",), attributes="p")
 def pdist(x: Any, p: float) -> Any:
     """The `p`-norm distances of every two rows."""
     i, j = np.triu_indices(x.shape[0], 1)

@@ -164,7 +164,7 @@ def addcmul(x: Any, a: Any, b: Any, value: Any) -> Any:
 
 @op(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)", promote="common", opmath=True, inplace=True,
-    validate=_refuse_integer_division,
+    validate=_refuse_integer_division, shows=("tensor2",),
     grads={"self": SAME, "tensor1": lambda grad, tensor2, value: grad * (_as_divided(value, tensor2) / tensor2).conj(),
            "tensor2": lambda grad, tensor1, tensor2, value: -grad * (_scaled(tensor1, value) / (tensor2 * tensor2)).conj()},
 )  # fmt: skip

@@ -106,7 +106,8 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
-    node="DivBackward2", keeps=("self", "other"), grads={"self": zeros_like_grad, "other": zeros_like_grad}, attributes="rounding_mode")  # fmt: skip
+    node="DivBackward2", keeps=("self if other", "other"), grads={"self": zeros_like_grad, "other": zeros_like_grad},
+    attributes="rounding_mode")  # fmt: skip
 def div_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
     """self / other, rounded."""
     return _quotient(x, y, rounding_mode)
@@ -176,7 +177,7 @@ _LERP_GRADS = {"self": lambda grad, weight: grad * (1 - weight).conj(), "end": l
 op("lerp_number(Tensor self, Tensor end, Scalar weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward0",
    validate=_same_dtypes, grads=_LERP_GRADS)(_lerp)  # fmt: skip
 op("lerp_tensor(Tensor self, Tensor end, Tensor weight)", promote="common", opmath=True, method=False, toplevel=False, node="LerpBackward1",
-   validate=_same_dtypes, grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
+   validate=_same_dtypes, shows=("weight",), grads={**_LERP_GRADS, "weight": lambda grad, self, end: grad * (end - self).conj()})(_lerp)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- x log y
@@ -387,13 +388,13 @@ def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
 
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
     op(f"copysign_{_suffix}(Tensor self, Tensor|Scalar other)", promote="float", method=False, toplevel=False, node=_node,
-       edges=("self",) if _suffix == "number" else None,
+       edges=("self",) if _suffix == "number" else None, shows=("result",),
        grads={"self": _copysign_grad, "other": zeros_like_grad})(_copysign)  # fmt: skip
 
 
 @op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True,
     grads={"self": lambda grad, self, other: jnp.where(self == other, jnp.zeros_like(grad), grad),
-           "other": lambda grad, self, other: jnp.where(self == other, grad, jnp.zeros_like(grad))})  # fmt: skip
+           "other": zeros_like_grad})  # fmt: skip
 @kernel("nextafter_cpu", "iubc")
 def nextafter(x: Any, y: Any) -> Any:
     """The next floating point number from self towards other."""
@@ -414,7 +415,7 @@ def frexp(x: Any) -> Any:
     return jnp.where(finite, mantissa.astype(x.dtype), x), jnp.where(finite, exponent, 0).astype(np.int32)
 
 
-@op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True,
+@op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True, shows=("result",),
     grads={"self": lambda grad, other: grad * jnp.exp2(other), "other": lambda grad, result: grad * result * math.log(2)})  # fmt: skip
 def ldexp(x: Any, y: Any) -> Any:
     """self * 2 ** other."""
@@ -535,7 +536,7 @@ def _two_reals(name: str) -> Any:
 
 
 @op("complex(Tensor real, Tensor imag)", method=False, out="same", promote="common", validate=_two_reals("complex"),
-    grads={"real": lambda grad, real, imag: grad.real, "imag": lambda grad, real, imag: grad.imag})  # fmt: skip
+    grads={"real": lambda grad, real: grad.real, "imag": lambda grad, imag: grad.imag})  # fmt: skip
 def complex_(x: Any, y: Any) -> Any:
     """The complex numbers of two real parts."""
     if is_half(x.dtype):

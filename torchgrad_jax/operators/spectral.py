@@ -153,7 +153,8 @@ def _svd_info(a: Any) -> Any:
 
 
 @op("linalg_svd(Tensor self, bool full_matrices)", order=Order(by_columns, None, by_columns),
-    results=("U", "S", "Vh"), grads={"self": _svd_grad}, validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
+    results=("U", "S", "Vh"), grads={"self": _svd_grad}, attributes="full_matrices",
+    validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
     check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
 @in_single
 def linalg_svd(a: Any, full_matrices: bool) -> Any:
@@ -432,7 +433,14 @@ def _householder_shapes(a: Aval, tau: Aval) -> None:
     check_kernel("orgqr_cpu", a)
 
 
-@op("linalg_householder_product(Tensor input, Tensor tau)", order=COLUMNS, validate=_householder_shapes, keeps=("result",), **PRIVATE)
+@op(
+    "linalg_householder_product(Tensor input, Tensor tau)",
+    order=COLUMNS,
+    validate=_householder_shapes,
+    keeps=("result",),
+    shows=("input", "tau"),
+    **PRIVATE,
+)
 def householder_product(a: Any, tau: Any) -> Any:
     """The first columns of the product of the reflections I - tau v v^H; v is a column of `input` below its diagonal, and 1 there."""
     m, n = a.shape[-2:]
@@ -476,7 +484,12 @@ def _ormqr_shapes(a: Aval, tau: Aval, other: Aval, left: bool, transpose: bool) 
 
 
 @op(
-    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)", order=COLUMNS, keeps=("result",), validate=_ormqr_shapes
+    "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False)",
+    order=COLUMNS,
+    keeps=("result",),
+    validate=_ormqr_shapes,
+    shows=("self", "input2", "input3"),
+    attributes="left transpose",
 )
 def ormqr(a: Any, tau: Any, other: Any, left: bool, transpose: bool) -> Any:
     """Q @ input3, or input3 @ Q: Q is the whole product of the reflections that `geqrf` leaves in `self` and their factors `input2`; transpose: its

@@ -21,6 +21,7 @@ from torchgrad_jax.functions import overloads, views
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.indexing import copy_
+from torchgrad_jax.functions.matrices.phases import of_eigenvectors, of_singular_vectors
 from torchgrad_jax.functions.shaping import flip
 from torchgrad_jax.operators import (
     registry,
@@ -193,7 +194,7 @@ def _upper(uplo: str) -> bool:
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors) of Hermitian matrices read by one triangle, ascending."""
     check_square("linalg.eigh", A._aval)
-    return with_out("linalg_eigh", out, _EIGH(call("linalg_eigh", A, _upper(UPLO))))
+    return with_out("linalg_eigh", out, _EIGH(of_eigenvectors("eigh", call("linalg_eigh", A, _upper(UPLO)))))
 
 
 @public("torch.linalg")
@@ -214,7 +215,7 @@ def _complex_of(A: Tensor) -> None:
 def eig(A: Tensor, *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors), complex. On the host only."""
     _complex_of(A)
-    return with_out("linalg_eig", out, _EIG(call("linalg_eig", A)))
+    return with_out("linalg_eig", out, _EIG(of_eigenvectors("eig", call("linalg_eig", A))))
 
 
 @public("torch.linalg")
@@ -234,7 +235,7 @@ def _check_driver(driver: str | None) -> None:
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
     """(U, S, Vh) with A = U S Vh. RuntimeError for a `driver`: XLA has one algorithm."""
     _check_driver(driver)
-    return with_out("linalg_svd", out, _SVD(call("linalg_svd", A, bool(full_matrices))))
+    return with_out("linalg_svd", out, _SVD(of_singular_vectors(call("linalg_svd", A, bool(full_matrices)))))
 
 
 @public("torch.svd", "torch.Tensor.svd")
@@ -246,7 +247,7 @@ def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out:
         m, n = input._aval.shape[-2:]
         zeros = [created(from_data(np.zeros((*input._aval.shape[:-2], k, k)), input.dtype, input.device)) for k in (m, n)]
         return _OLD_SVD((zeros[0], svdvals(input), zeros[1]))
-    u, s, vh = call("linalg_svd", input, not some)
+    u, s, vh = of_singular_vectors(call("linalg_svd", input, not some))
     return with_out("svd", out, _OLD_SVD((u, s, _adjoint(vh))))
 
 
