@@ -213,3 +213,24 @@ def test_what_is_told_of_tensors_without_dimensions_and_of_padding(m):
     finally:
         m.set_warn_always(before)
     return [[w.category.__name__, str(w.message).partition(" (Triggered internally")[0]] for w in caught]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_sequences_that_have_no_truth_value(kind):
+    """A list of tensors that calculates element by element, as some packages have one, refuses to be a condition."""
+
+    class Several(kind):
+        def __bool__(self):
+            raise RuntimeError("ambiguous")
+
+    def program(m):
+        x = m.arange(6.0).reshape(2, 3)
+        sizes, pair = Several([1, 2]), Several([x, x + 1])
+        return [
+            m._foreach_div(pair, pair), m._foreach_add(pair, Several([1.0, 2.0])), m._foreach_norm(pair),
+            x.view(Several([3, 2])), x.sum(Several([0, 1])), x.split(sizes, 1), m.zeros(sizes), m.full(sizes, 2.0),
+            m.tensor(Several([1.0, 2.0])), m.tensor(Several([Several([1.0]), Several([2.0])])), m.nn.functional.pad(x, sizes),
+            m.gradient(x, dim=Several([0, 1]), spacing=Several([1.0, 2.0])), m.where(m.tensor(Several([True, False, True])), x, -x),
+        ]  # fmt: skip
+
+    like_pytorch(program)()

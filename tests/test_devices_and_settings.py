@@ -105,6 +105,14 @@ def test_a_gpu_that_is_not_there_is_refused_as_pytorch_does_and_what_is_there_is
     assert "its devices are:" in second and "Cpu" in second.title()
 
 
+@pytest.mark.parametrize("call", ["m.ones(1).cuda('cpu')", "m.nn.Linear(1, 1).cuda(m.device('cpu'))", "m.ones(1).cuda('meta')"])
+def test_cuda_moves_to_no_other_kind_of_device(call):
+    torch = pytest.importorskip("torch")
+    for m in (tj, torch):
+        with pytest.raises(RuntimeError, match="^Invalid device, must be cuda device"):
+            eval(call, {"m": m})
+
+
 @without_gpu
 @pytest.mark.parametrize(
     "call",

@@ -507,6 +507,7 @@ HEAD = """
 import os, warnings
 import torch, torch._dynamo, torch.fx, torch.onnx, torch.distributed as dist, torch.multiprocessing as mp
 import torch._inductor.config as inductor_config
+import re
 import torch.backends.cudnn as cudnn
 from torch.distributed import init_process_group, ReduceOp
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -522,7 +523,7 @@ except ImportError as error:
     print("tensorboardX" in str(error))
 major, minor = map(int, torch.__version__.split("+")[0].split(".")[:2])
 print((major, minor) >= (2, 1), torch.__version__ >= "2.1", torch.version.__version__ == torch.__version__, end=" ")
-print(isinstance(torch.__version__, TorchVersion))
+print(isinstance(torch.__version__, TorchVersion), all(part.isalnum() for part in re.split("[-+.]", torch.__version__)))
 cudnn.deterministic = True
 inductor_config.coordinate_descent_tuning = True
 torch._dynamo.config.suppress_errors = True
@@ -544,4 +545,4 @@ def test_a_program_with_all_of_it_runs(tmp_path):
     done = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line != "True"]
-    assert lines[:2] == ["True True True True", "0 False None False None"]
+    assert lines[:2] == ["True True True True True", "0 False None False None"]

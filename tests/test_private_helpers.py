@@ -83,3 +83,18 @@ def test_helpers_of_multivariate_normals(m):
     precision = m.tensor([[2.0, 0.5], [0.5, 1]], dtype=m.float64)
     factor, x = helpers._precision_to_scale_tril(precision), m.arange(12.0, dtype=m.float64).view(2, 3, 2)
     return factor, helpers._batch_mv(factor, x), helpers._batch_mahalanobis(factor, x), helpers._batch_mahalanobis(factor.expand(3, 2, 2), x)
+
+
+@like_pytorch
+def test_gradients_of_softmax_by_themselves(m):
+    """Backwards written by hand ask for them; they are differentiable themselves."""
+    m.manual_seed(0)
+    found = []
+    for name in ("softmax", "log_softmax"):
+        gradient, x = getattr(m, f"_{name}_backward_data"), m.randn(3, 4, dtype=m.float64)
+        for dim in (0, -1):
+            g, output = m.randn_like(x).requires_grad_(), getattr(m, f"_{name}")(x, dim, False).requires_grad_()
+            made = gradient(grad_output=g, output=output, dim=dim, input_dtype=x.dtype)
+            half = gradient(g.half(), output.half(), dim, m.float32)
+            found += [made.detach(), made.grad_fn.name(), str(half.dtype), *m.autograd.grad(made.pow(2).sum(), (g, output))]
+    return found, caught(lambda: m._softmax_backward_data(x, x[:2], 1, x.dtype))

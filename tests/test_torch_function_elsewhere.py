@@ -3,6 +3,8 @@ that modes see, and functions that PyTorch has under two names as one object."""
 
 from __future__ import annotations
 
+import warnings
+
 from side_by_side import caught, like_pytorch
 
 
@@ -60,3 +62,50 @@ def test_the_types_that_modes_are_told_of_methods_of_plain_tensors(m):
     with Mode():
         found = x.tolist(), x.dim(), x.detach(), one.item(), float(one), bool(one), x.new_tensor([1.0]), x.numel(), x.is_shared(), x.size(), x.add(1)
     return found, told
+
+
+@like_pytorch
+def test_arguments_by_name_are_passed_on_where_there_are_some(m):
+    """Functions of C that were given none by name leave a handler its own default; functions in Python pass theirs on."""
+    seen = []
+
+    class Told:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs="none"):
+            seen.append((func.__name__, kwargs if isinstance(kwargs, str) else sorted(kwargs)))
+            return 1
+
+    class ByTheInstance:
+        def __torch_function__(func, types, args=(), kwargs=None):  # noqa: N805 - the instance is its first argument
+            return len(args)
+
+    class Mode(m.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((func.__name__, None if kwargs is None else sorted(kwargs)))
+            return func(*args, **(kwargs or {}))
+
+    x, told = m.ones(2), Told()
+    calls = [
+        lambda y: m.add(x, y), lambda y: m.add(x, y, alpha=2), lambda y: m.cat([x, y]), lambda y: x + y, lambda y: x @ y,
+        lambda y: m.broadcast_tensors(x, y), lambda y: m.fft.fft(y), lambda y: m.nn.functional.softmax(y, 0),
+        lambda y: m.nn.functional.logsigmoid(y),
+    ]  # fmt: skip
+    for call in calls:
+        call(told)
+        with Mode():
+            call(x)
+    for call in (lambda: x**2, lambda: 2 / x, lambda: +x, lambda: x - 1):
+        with Mode():
+            call()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of plain methods
+        return seen, m.add(x, ByTheInstance()), m.sin(ByTheInstance())
+
+
+@like_pytorch
+def test_operators_tell_their_names(m):
+    names = [f"__{prefix}{name}__" for name in ("add", "sub", "mul", "truediv", "mod", "pow") for prefix in ("", "i", "r")]
+    names += ["__matmul__", "__lt__", "__le__", "__gt__", "__ge__", "__ne__", "__eq__", "__pos__", "__and__", "__ror__"]
+    names.remove("__itruediv__")  # under which PyTorch has __idiv__
+
+    return [getattr(m.Tensor, name).__name__ for name in names]

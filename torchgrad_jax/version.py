@@ -7,7 +7,7 @@ from torchgrad_jax.runtime.device import gpus
 
 __all__ = ["__version__", "debug", "git_version", "torchgrad_jax", "xpu"]
 
-torchgrad_jax: str = str(_package.__version__).rpartition("+torchgrad_jax")[2] or str(_package.__version__)
+torchgrad_jax: str = str(_package.__version__).rpartition("+torchgrad-jax")[2] or str(_package.__version__)
 __version__: str = _package.__version__
 debug = False
 git_version: str | None = None

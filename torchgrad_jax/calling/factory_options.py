@@ -48,7 +48,7 @@ def sizes_alone(size: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, ..
         return None
     if len(size) == 1 and isinstance(size[0], tuple):
         (size,) = size
-    return tuple(size) if _are_ints(map(type, size)) and (not size or min(size) >= 0) else None
+    return tuple(size) if _are_ints(map(type, size)) and (len(size) == 0 or min(size) >= 0) else None
 
 
 _are_ints = frozenset((int,)).issuperset

@@ -60,11 +60,11 @@ def _is_element(value: Any) -> bool:
 
 
 def _are_ints(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and (not value or _is_element(value[0]))
+    return isinstance(value, (list, tuple)) and (len(value) == 0 or _is_element(value[0]))
 
 
 def _are_floats(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and (not value or _is_float(value[0]))
+    return isinstance(value, (list, tuple)) and (len(value) == 0 or _is_float(value[0]))
 
 
 def _are_numbers(value: Any) -> bool:
@@ -127,6 +127,6 @@ def split_sizes(given: Any) -> list[int]:
     argument = "split_with_sizes(): argument 'split_sizes'"
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"{argument} (position 2) must be tuple of ints, not {type_name(given)}")
-    if given and not _is_element(given[0]):
+    if len(given) and not _is_element(given[0]):
         raise TypeError(f"{argument} (position 2) must be tuple of ints, but found element of type {type_name(given[0])} at pos 0")
     return integers(given, argument)

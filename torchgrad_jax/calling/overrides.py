@@ -210,11 +210,12 @@ def _answer(public: Public, implementation: Callable[..., Any], args: tuple[Any,
 def ask(func: Any, asked: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
     """The first answer of a mode or of the arguments `asked` that is not NotImplemented. TypeError where there is none."""
     kinds = tuple(map(type, asked))
+    named = () if kwargs is None else (kwargs,)  # functions of C pass none on where there are none, so that a handler's own default is what it sees
     mode = None
     if state.modes and not state.everything:
         mode = state.modes.pop()  # what the mode itself calls is asked of the modes outside it
         try:
-            found = mode.__torch_function__(func, kinds, args, kwargs)
+            found = mode.__torch_function__(func, kinds, args, *named)
         finally:
             state.modes.append(mode)
         if found is not NotImplemented:
@@ -225,7 +226,7 @@ def ask(func: Any, asked: list[Any], args: tuple[Any, ...], kwargs: dict[str, An
         method = a.__torch_function__
         if getattr(method, "__self__", None) is a:
             _warn_of_plain_method()
-        found = method(func, kinds, args, kwargs)
+        found = method(func, kinds, args, *named)
         if found is not NotImplemented:
             return found
     error = TypeError(_declined(func, kinds, mode))
@@ -416,6 +417,13 @@ def _made_public(call: Any, implementation: Any, public: Public) -> Any:
     return call
 
 
+# Functions that tell another name than that under which they are found.
+_NAMES = {
+    "torch.Tensor.__ipow__": "pow_", "torch.Tensor.__pos__": "positive", "torch.Tensor.__pow__": "pow", "torch.Tensor.__rtruediv__": "__rdiv__",
+    "torch.nn.functional.logsigmoid": "log_sigmoid",
+}  # fmt: skip
+
+
 def announce(func: Any, public: Public) -> None:
     """Make `func` the object that handlers are given for `public`."""
     if public.func is not None:
@@ -424,8 +432,8 @@ def announce(func: Any, public: Public) -> None:
     publics[func] = public
     if isinstance(func, FUNCTIONS):
         namespace, _, name = public.name.rpartition(".")
-        prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special") else ""
-        func.__name__ = prefix + name
+        prefix = f"{namespace[6:]}_" if namespace in ("torch.linalg", "torch.special", "torch.fft") else ""
+        func.__name__ = _NAMES.get(public.name, prefix + name)
         func.__module__, func.__qualname__ = _found_at(namespace, name)
         func.__signature__ = Shown(func, public.name)  # type: ignore[attr-defined]
 

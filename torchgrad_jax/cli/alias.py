@@ -68,8 +68,9 @@ _TOLD_BY_MODULE = "uniform_", "normal_", "constant_", "kaiming_uniform_"
 def _rename() -> None:
     """Let `torch.__version__` be the one that is followed, `type(x)` read ``<class 'torch.Tensor'>``, and modes find functions in their module."""
     package = importlib.import_module(PACKAGE)
-    # What programs ask is which of PyTorch's versions they have.
-    package.__dict__["__version__"] = torch_version.TorchVersion(f"{torch_version.PYTORCH}+{PACKAGE}{package.__version__}")
+    # What programs ask is which of PyTorch's versions they have; some by SemVer's rules, which know no underscore.
+    own = f"{PACKAGE.replace('_', '-')}{package.__version__}"
+    package.__dict__["__version__"] = torch_version.TorchVersion(f"{torch_version.PYTORCH}+{own}")
     for name, home in _SHOWN.items():
         kind = package.nn.Parameter if name == "Parameter" else getattr(package, name)
         kind.__module__ = home

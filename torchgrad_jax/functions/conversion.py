@@ -182,5 +182,11 @@ def cpu(self: Tensor) -> Tensor:
 
 @public("torch.Tensor")
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """The tensor on a GPU, by default the current one. Every copy is asynchronous, whatever `non_blocking` says."""
-    return move(self, settled(device_type("cuda" if device is None else device)))
+    """The tensor on a GPU, by default the current one. Every copy is asynchronous, whatever `non_blocking` says.
+
+    RuntimeError for a device of another type.
+    """
+    chosen = device_type("cuda" if device is None else device)
+    if chosen.type != "cuda":
+        raise RuntimeError("Invalid device, must be cuda device")
+    return move(self, settled(chosen))

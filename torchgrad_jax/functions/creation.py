@@ -172,7 +172,7 @@ def _has_tensor(data: Any) -> bool:
 
 
 def _first_leaf(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and data:
+    while isinstance(data, (list, tuple)) and len(data):
         data = data[0]
     return data
 
@@ -185,7 +185,7 @@ def _lengths(data: Any) -> list[int]:
     found = []
     while isinstance(data, (list, tuple)):
         found.append(len(data))
-        if not data:
+        if len(data) == 0:
             break
         data = data[0]
     return found

@@ -51,7 +51,7 @@ def _tensors(name: str, given: Any, label: str = "self", position: int = 1) -> l
     for i, t in enumerate(given):
         if not isinstance(t, Tensor):
             raise TypeError(f"expected Tensor as element {i} in argument {position - 1}, but got {type_name(t)}")
-    if not given:
+    if len(given) == 0:
         raise RuntimeError("Tensor list must have at least one tensor.")
     return list(given)
 

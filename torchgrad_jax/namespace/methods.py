@@ -98,8 +98,8 @@ def _install_dunders() -> None:
         "add": Tensor.add, "sub": Tensor.sub, "mul": Tensor.mul, "truediv": Tensor.div, "matmul": overloads.matmul_of_two,
         "ne": Tensor.ne, "lt": Tensor.lt, "le": Tensor.le, "gt": Tensor.gt, "ge": Tensor.ge,
     }.items():  # fmt: skip
-        setattr(Tensor, f"__{name}__", _quick_operator(function, name != "matmul"))
-    setattr(Tensor, "__mod__", _operator(lambda self, other: Tensor.remainder(self, other)))  # noqa: B010 - see above
+        _set_dunder(f"__{name}__", _quick_operator(function, name != "matmul"))
+    _set_dunder("__mod__", _operator(lambda self, other: Tensor.remainder(self, other)))
     for name, target in {"eq": "eq", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}.items():
         _install_operator(f"__{name}__", function_of(registry[target], f"torch.Tensor.__{name}__"))
     _install_operator("__pow__", overloads._pow("torch.Tensor", "__pow__"))
@@ -108,10 +108,16 @@ def _install_dunders() -> None:
         setattr(Tensor, f"__{name}__", function)
     for name, function in {"add": Tensor.add, "mul": Tensor.mul, "and": Tensor.bitwise_and, "or": Tensor.bitwise_or,
                            "xor": Tensor.bitwise_xor}.items():  # fmt: skip
-        setattr(Tensor, f"__r{name}__", _quick_operator(function))
-    setattr(Tensor, "__rsub__", _operator(function_of(registry["rsub"])))  # noqa: B010 - see above
+        _set_dunder(f"__r{name}__", _quick_operator(function))
+    _set_dunder("__rsub__", _operator(function_of(registry["rsub"])))
     for name in ("and", "or", "xor"):
         setattr(Tensor, f"__i{name}__", _as_operator(f"bitwise_{name}_"))
+
+
+def _set_dunder(name: str, function: Any) -> None:
+    """Give Tensor an operator, which tells its own name."""
+    function.__name__, function.__qualname__ = name, f"Tensor.{name}"
+    setattr(Tensor, name, function)
 
 
 def _as_operator(name: str) -> Any:
@@ -130,11 +136,11 @@ def install_inplace_operators() -> None:
         "add": "add_", "sub": "sub_", "mul": "mul_", "truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_",
         **{name: f"__i{name}__" for name in ("pow", "and", "or", "xor", "lshift", "rshift")},
     }.items():  # fmt: skip
-        setattr(Tensor, f"__i{name}__", _inplace_operator(getattr(Tensor, method)))
+        _set_inplace_operator(f"__i{name}__", getattr(Tensor, method))
 
 
-def _inplace_operator(function: Any) -> Any:
-    """An in-place operator, which leaves what is neither tensor nor number to the other side."""
+def _set_inplace_operator(name: str, function: Any) -> None:
+    """Give Tensor an in-place operator, which leaves what is neither tensor nor number to the other side."""
 
     def dunder(self: Tensor, other: Any) -> Any:
         try:
@@ -148,7 +154,9 @@ def _inplace_operator(function: Any) -> Any:
     public = publics.get(function)
     if public is not None and "__" in public.name:
         announce(dunder, public)
-    return dunder
+        setattr(Tensor, name, dunder)
+    else:
+        _set_dunder(name, dunder)
 
 
 def _install_operator(name: str, function: Any) -> None:

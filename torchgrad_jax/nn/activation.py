@@ -389,17 +389,28 @@ def along_dim(name: str) -> Any:
     return call
 
 
-@public("torch")
-def _softmax(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    """`softmax`; half_to_float: of float16 in float32, on a GPU. RuntimeError where that is asked for elsewhere or of another dtype."""
-    if not half_to_float:
-        return _along("softmax", input, dim, None, 2)
-    expect_tensor("_softmax", input)
-    if input.device.type == "cpu":
-        raise RuntimeError("softmax with half to float conversion is not supported on CPU")
-    if input.dtype is not dtypes.float16:
-        raise RuntimeError("conversion is supported for Half type only")
-    return _along("softmax", input, dim, dtypes.float32, 2)
+def _by_the_librarys_name(name: str) -> None:
+    """Publish `torch._softmax` or `torch._log_softmax`, and its gradient by itself: backwards written by hand ask for that."""
+
+    def along(input: Tensor, dim: int, half_to_float: bool) -> Tensor:
+        if not half_to_float:
+            return _along(name, input, dim, None, 2)
+        expect_tensor(f"_{name}", input)
+        if input.device.type == "cpu":
+            raise RuntimeError("softmax with half to float conversion is not supported on CPU")
+        if input.dtype is not dtypes.float16:
+            raise RuntimeError("conversion is supported for Half type only")
+        return _along(name, input, dim, dtypes.float32, 2)
+
+    def backward(grad_output: Tensor, output: Tensor, dim: int, input_dtype: Any) -> Tensor:
+        layout = (ARRAY, ARRAY, Static(wrap_dim(dim, output._aval.ndim)))
+        return apply(registry[f"_{name}_backward_data"].bind(layout), (grad_output, output))
+
+    along.__doc__ = f"`{name}`; half_to_float: of float16 in float32, on a GPU. RuntimeError where that is asked for elsewhere or of another dtype."
+    backward.__doc__ = f"The gradient of what `output` is `{name}` of, given that of `output`. RuntimeError where their sizes differ."
+    for function, called in ((along, f"_{name}"), (backward, f"_{name}_backward_data")):
+        function.__name__ = function.__qualname__ = called
+        public("torch")(function)
 
 
 _SOFTMAX = {"softmax": along_dim("softmax"), "log_softmax": along_dim("log_softmax")}
@@ -407,3 +418,4 @@ _SOFTMAX = {"softmax": along_dim("softmax"), "log_softmax": along_dim("log_softm
 
 for _name in ("softmax", "log_softmax"):
     public("torch", "torch.Tensor", "torch.special")(along_dim(_name))
+    _by_the_librarys_name(_name)

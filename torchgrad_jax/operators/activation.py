@@ -377,3 +377,36 @@ def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
 
 op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),
    grads={"self": _log_softmax_grad})(_log_softmax)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- gradients of softmax by themselves, for backwards written by hand
+
+
+def _total(x: Any, dim: int) -> Any:
+    return jnp.sum(x, axis=_along(x, dim), keepdims=True)
+
+
+def _like_output(grad_output: Any, output: Any, dim: int) -> None:
+    """RuntimeError where the gradient is not of the result's sizes."""
+    if grad_output.shape != output.shape:
+        raise RuntimeError(
+            f"Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but {list(grad_output.shape)} does not "
+            f"equal {list(output.shape)} (while checking arguments for softmax_backward)"
+        )
+
+
+@op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim)", method=False, toplevel=False, validate=_like_output,
+    grads={"grad_output": lambda grad, output, dim: _softmax_grad(grad, output, dim),
+           "output": lambda grad, grad_output, output, dim: grad * (grad_output - _total(grad_output * output, dim))
+           - grad_output * _total(grad * output, dim)})  # fmt: skip
+def softmax_backward_data(grad_output: Any, output: Any, dim: int) -> Any:
+    """The gradient of what `output` is the softmax of."""
+    return _softmax_grad(grad_output, output, dim).astype(output.dtype)
+
+
+@op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim)", method=False, toplevel=False, validate=_like_output,
+    grads={"grad_output": lambda grad, output, dim: grad - _total(grad * lax.exp(output), dim),
+           "output": lambda grad, grad_output, output, dim: -grad * lax.exp(output) * _total(grad_output, dim)})  # fmt: skip
+def log_softmax_backward_data(grad_output: Any, output: Any, dim: int) -> Any:
+    """The gradient of what `output` is the logarithm of the softmax of."""
+    return _log_softmax_grad(grad_output, output, dim).astype(output.dtype)
