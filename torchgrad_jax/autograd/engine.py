@@ -26,6 +26,7 @@ from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.op_node import unpack_all
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.saved import reset_hooks
+from torchgrad_jax.core.sparse_content import gradient, is_sparse
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
@@ -399,7 +400,7 @@ class GraphTask:
             return grad
         rec = self.calculus.recorder
         # Two inputs may share one gradient Value: each result is a tensor of its own.
-        return fresh(rec, grad if self.own else rec.alias(grad))
+        return gradient(rec, grad if self.own else rec.alias(grad))
 
 
 class _Ran(Undo):
@@ -501,7 +502,9 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
         undo.grads.append((extra, None, None, 0) if old is None else grad_before_write(extra, old))
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
-    if calculus.records:
+    if is_sparse(grad._value if calculus.records else grad) or (old is not None and is_sparse(old._value)):
+        extra.grad = _with_sparse(calculus, old, grad)
+    elif calculus.records:
         extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
     elif old is None:
         first = fresh(calculus.recorder, grad if own else calculus.recorder.alias(grad))
@@ -511,8 +514,21 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
             raise RuntimeError(REPEATED)
         overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
     made = extra.grad
-    if old is not None and made is not None and (variable._view is not None or made._view is not None):
+    if old is not None and made is not None and not is_sparse(made._value) and (variable._view is not None or made._view is not None):
         _tell_of_layout(variable, made)
+
+
+def _with_sparse(calculus: Calculus, old: Tensor | None, grad: Any) -> Tensor:
+    """The sum of what `.grad` is and a gradient, where one of them is sparse: dense if the other one is not, and written into `.grad` if that is."""
+    if old is None:
+        return grad if calculus.records else gradient(calculus.recorder, grad)
+    if calculus.records:
+        return old + grad
+    found = calculus.add(old._read(), grad)
+    if is_sparse(found) or is_sparse(old._value):
+        return gradient(calculus.recorder, found)
+    overwrite(old, found)
+    return old
 
 
 def call_node(node: Node, *grads: Any) -> Any:

@@ -146,6 +146,11 @@ def tensor_str(
     return _append_suffixes(prefix + contents, [s for s in suffixes if s], indent, options) + ")"
 
 
+def with_suffixes(text: str, suffixes: Sequence[str], indent: int) -> str:
+    """A text that is not closed yet with its suffixes, each on a line of its own where it would not fit."""
+    return _append_suffixes(text, suffixes, indent, _options)
+
+
 def _append_suffixes(text: str, suffixes: Sequence[str], indent: int, options: _PrintOptions) -> str:
     """Add the suffixes, each moved to a line of its own where it would not fit on the current one."""
     # PyTorch counts two columns more than the elements take, though not once a suffix has moved.

@@ -1,0 +1,22 @@
+"""`torch.sparse`: tensors of which only some elements are there. The classes and functions of PyTorch's module; how they are built: `tensors.py`."""
+
+from torchgrad_jax.sparse import arithmetic, attributes, coordinates, copying, functions, level, making, products, shaping, tensors
+from torchgrad_jax.sparse.functions import (
+    CLASSES,
+    addmm,
+    as_sparse_gradcheck,
+    check_sparse_tensor_invariants,
+    log_softmax,
+    mm,
+    sampled_addmm,
+    softmax,
+    spdiags,
+    sum,
+)
+
+globals().update(CLASSES)
+
+__all__ = [
+    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
+    "arithmetic", "attributes", "coordinates", "copying", "functions", "level", "making", "products", "shaping", "tensors",
+]  # fmt: skip
