@@ -85,7 +85,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return add(input, other, alpha=-alpha)
 
 
-@answer("rsub")
+@answer("rsub", "__rsub__")
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     return add(other, input, alpha=-alpha)
@@ -238,7 +238,7 @@ def sum(input: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: A
     else:
         kept = indices.index_select(0, integers(np.array(left), indices))
         found = of_coordinates(kept, values, shape, s.content.coalesced and len(left) == n)
-        found = coalesce(found) if len(left) < n else found
+        found = coalesce(found)
     for d in dims if keepdim else ():
         found = found.unsqueeze(d)
     return found

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.autograd import backward as _backward
+from torchgrad_jax.autograd.backward import backward as _run
+from torchgrad_jax.autograd.backward import grad as _gradients
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.sparse_content import SparseContent
 from torchgrad_jax.core.tensor import Tensor
@@ -233,13 +234,38 @@ def register_hook(self: SparseTensor, hook: Any) -> Any:
     return values_of(self).register_hook(called)
 
 
-@answer("backward")
-def backward(self: SparseTensor, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None) -> None:
-    """See `Tensor.backward`."""
-    if gradient is None:
+def _several(given: Any) -> list[Any]:
+    return [] if given is None else [given] if isinstance(given, Tensor) or not isinstance(given, (tuple, list)) else list(given)
+
+
+def _of_values(outputs: list[Any], grads: list[Any]) -> tuple[list[Any], list[Any] | None]:
+    """Outputs and their gradients, with the values of sparse tensors in place of these."""
+    if not any(map(is_sparse, outputs)):
+        return outputs, grads or None
+    if len(grads) != len(outputs) or any(g is None for t, g in zip(outputs, grads, strict=True) if is_sparse(t)):
         raise RuntimeError("grad can be implicitly created only for scalar outputs")
-    grad = taken(gradient, self.content, self._value.aval)
-    _backward.backward(values_of(self), grad, retain_graph, create_graph, inputs=inputs)
+    pairs = [(values_of(t), taken(g, t.content, t._value.aval)) if is_sparse(t) else (t, g) for t, g in zip(outputs, grads, strict=True)]
+    return [t for t, _ in pairs], [g for _, g in pairs]
+
+
+@answer("backward")
+def backward(
+    tensors: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, grad_variables: Any = None, inputs: Any = None,
+    grad_tensors: Any = None,
+) -> None:  # fmt: skip
+    """See `torch.autograd.backward`, which `Tensor.backward` is, too."""
+    outputs, grads = _of_values(_several(tensors), _several(gradient if grad_tensors is None else grad_tensors))
+    wanted = None if inputs is None else [values_of(t) if is_sparse(t) else t for t in _several(inputs)]
+    _run(outputs, grads, retain_graph, create_graph, grad_variables, wanted)
+
+
+@answer("grad")
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, *args: Any, **options: Any) -> tuple[Any, ...]:
+    """See `torch.autograd.grad`: gradients with respect to sparse tensors are sparse."""
+    outs, grads = _of_values(_several(outputs), _several(grad_outputs))
+    given = _several(inputs)
+    found = _gradients(outs, [values_of(t) if is_sparse(t) else t for t in given], grads, *args, **options)
+    return tuple([shaped_like(t, g) if is_sparse(t) and g is not None else g for t, g in zip(given, found, strict=True)])
 
 
 @answer("detach", "data.__get__")
@@ -368,6 +394,7 @@ for _name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"):
     answer(_name)(lambda self, *args, _name=_name, **kwargs: getattr(values_of(self).detach(), _name)(*args, **kwargs))
 
 
+@public("torch.Tensor")
 @answer("sparse_mask")
 def sparse_mask(self: Any, mask: Any) -> SparseTensor:
     """What `self` has where `mask` has elements."""
@@ -385,7 +412,7 @@ def sparse_resize_(self: SparseTensor, size: Any, sparse_dim: int, dense_dim: in
     raise NotImplementedError("torchgrad_jax does not change the size of a sparse tensor: torch.sparse_coo_tensor(indices, values, size) makes another")
 
 
-@answer("item", "__float__", "__int__", "__bool__", "is_nonzero")
+@answer("item")
 def item(self: SparseTensor) -> Any:
     """The one element. RuntimeError where there are others."""
     if self.numel() != 1:
@@ -393,8 +420,16 @@ def item(self: SparseTensor) -> Any:
     return values_of(coalesce(coordinates(self))).sum().item()
 
 
-for _name, _convert in {"__float__": float, "__int__": int, "__bool__": bool}.items():
+for _name, _convert in {"__float__": float, "__int__": int}.items():
     answer(_name)(lambda self, _convert=_convert: _convert(item(self)))
+
+
+@answer("__bool__", "is_nonzero")
+def is_nonzero(self: SparseTensor) -> bool:
+    """Whether the one element is not 0."""
+    if self.numel() != 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(item(self))
 
 
 def _refused(names: str, error: type[Exception], text: str) -> None:

@@ -124,7 +124,11 @@ def coalesce(self: SparseTensor) -> SparseTensor:
         values = values.index_select(0, known.order)
     if known.into is not None:
         values = _added(values, known.into, len(known.places))
-    return of_coordinates(known.indices, values, self._aval.shape, True, Known(known.indices._content(), known.places, known.indices, None, None))
+    return of_coordinates(known.indices, values, self._aval.shape, True, _in_order(known), "CoalesceBackward0")
+
+
+def _in_order(known: Known) -> Known:
+    return Known(known.indices._content(), known.places, known.indices, None, None)
 
 
 def _title(layout: Any) -> str:

@@ -17,6 +17,8 @@ from torchgrad_jax.sparse.tensors import COO, CSR, SparseTensor, answer, made_of
 
 
 def _text_of(t: Tensor, indent: int) -> str:
+    if not t.numel():
+        return f"tensor([], size={tuple(t._aval.shape)})"
     array = t.detach()._concrete("is_nonzero")
     text = formatting.tensor_str(array, dtype_suffix=None, prefix=" " * indent + "tensor(", default_dtype=dtypes.get_default_dtype().name)
     return text[indent:]
@@ -40,9 +42,7 @@ def text(self: SparseTensor, *args: Any, **kwargs: Any) -> str:
     elif self._rg:
         suffixes.append("requires_grad=True")
     text = "tensor(" + (",\n" + " " * 7).join(lines)
-    if content.layout is COO:
-        text += ",\n" + " " * 7 + suffixes.pop(0)
-    return formatting.with_suffixes(text, suffixes, 7) + ")"
+    return formatting.with_suffixes(text, suffixes, 7, content.layout is COO) + ")"
 
 
 # ---------------------------------------------------------------------- copies

@@ -11,7 +11,7 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
 from torchgrad_jax.sparse.arithmetic import add
-from torchgrad_jax.sparse.tensors import of_value
+from torchgrad_jax.sparse.tensors import is_sparse, of_value
 
 
 class Sums:
@@ -26,7 +26,7 @@ class Sums:
             name = getattr(operator, "name", "an operation")
             raise RuntimeError(f"torchgrad_jax cannot apply {name} to a sparse tensor here: use to_dense(), or values() and indices()") from None
         a, b = map(_tensor, values)
-        found = add(b, a) if isinstance(a, type(b)) or type(a) is not Tensor else add(a, b)
+        found = add(a, b) if is_sparse(b) else add(b, a)
         return found._read(), signature(bound, (values[0].aval, values[1].aval))
 
 

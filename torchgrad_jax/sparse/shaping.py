@@ -55,7 +55,8 @@ def permute(input: SparseTensor, *dims: Any) -> SparseTensor:
         indices = indices.index_select(0, integers(np.array(order[:n]), indices))
     if order[n:] != list(range(n, len(order))):
         values = values.permute(0, *[d - n + 1 for d in order[n:]])
-    return of_coordinates(indices, values, size, content.coalesced and order[:n] == list(range(n)))
+    name = "TBackward0" if len(order) == 2 else "PermuteBackward0"
+    return of_coordinates(indices, values, size, content.coalesced and order[:n] == list(range(n)), known_as=name)
 
 
 @answer("unsqueeze")
@@ -112,9 +113,6 @@ def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     at = order[np.arange(lengths.sum()) + np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)]
     found = numbers[:, at]
     found[d] = np.repeat(np.arange(len(wanted)), lengths)
-    if d:  # PyTorch leaves the elements in their order there, and has those of one element side by side
-        kept = np.argsort(at, kind="stable")
-        at, found = at[kept], found[:, kept]
     return of_coordinates(integers(found, indices), values.index_select(0, integers(at, values)), size)
 
 

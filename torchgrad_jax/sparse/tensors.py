@@ -97,8 +97,8 @@ def is_sparse(t: Any) -> bool:
 # ---------------------------------------------------------------------- made of parts
 
 
-def of_value(value: Value) -> SparseTensor:
-    """The tensor whose Value this is, with the history of its values."""
+def of_value(value: Value, known_as: str | None = None) -> SparseTensor:
+    """The tensor whose Value this is, with the history of its values. known_as: the name of its node, where it was computed."""
     made = _new(SparseTensor)
     made._value = value
     made._storage = made._view = made._node = made._extra = None
@@ -106,7 +106,7 @@ def of_value(value: Value) -> SparseTensor:
     content: SparseContent = value.array
     made._rg = content.parts[-1]._rg
     if made._rg:
-        made._node = PatternNode(content, value.aval)
+        made._node = PatternNode(content, value.aval, known_as)
     return made
 
 
@@ -116,23 +116,26 @@ def value_of(size: tuple[int, ...], parts: tuple[Tensor, ...], layout: Any = COO
     return constant(SparseContent(layout, parts, coalesced, known), aval_of(tuple(size), values._aval.dtype, values._aval.device))
 
 
-def made_of(size: tuple[int, ...], parts: tuple[Tensor, ...], layout: Any = COO, coalesced: bool = False, known: Any = None) -> SparseTensor:
+def made_of(
+    size: tuple[int, ...], parts: tuple[Tensor, ...], layout: Any = COO, coalesced: bool = False, known: Any = None, known_as: str | None = None
+) -> SparseTensor:  # fmt: skip
     """A sparse tensor of these parts, the values last, whose history it has. known: see `SparseContent`."""
-    return of_value(value_of(size, parts, layout, coalesced, known))
+    return of_value(value_of(size, parts, layout, coalesced, known), known_as)
 
 
 def of_coordinates(
-    indices: Tensor, values: Tensor, size: tuple[int, ...], coalesced: bool = False, known: Any = None
+    indices: Tensor, values: Tensor, size: tuple[int, ...], coalesced: bool = False, known: Any = None, known_as: str | None = None
 ) -> SparseTensor:  # fmt: skip
     """A sparse tensor of the layout `sparse_coo`."""
-    return made_of(size, (indices, values), COO, coalesced, known)
+    return made_of(size, (indices, values), COO, coalesced, known, known_as)
 
 
 def with_values(s: SparseTensor, values: Tensor, coalesced: bool | None = None) -> SparseTensor:
     """A tensor that has other values, perhaps of another dtype, where `s` has its own."""
     content = s.content
     kept = content.coalesced if coalesced is None else coalesced
-    return made_of(s._aval.shape, (*content.parts[:-1], values), content.layout, kept, content.known)
+    node = values._node
+    return made_of(s._aval.shape, (*content.parts[:-1], values), content.layout, kept, content.known, None if node is None else node.name())
 
 
 def replace(s: SparseTensor, new: SparseTensor) -> SparseTensor:
@@ -163,21 +166,23 @@ def values_of(s: SparseTensor) -> Tensor:
 class PatternNode(Node):
     """The node of a sparse tensor: of a gradient with respect to it, dense or sparse, it passes on the elements that the tensor has."""
 
-    __slots__ = ("pattern", "aval")
+    __slots__ = ("pattern", "aval", "known_as")
     # What takes of a gradient the elements that a tensor of these parts has: `sparse/coordinates.py` puts it here.
     taken: Callable[[Tensor, SparseContent, Aval], Tensor]
 
-    def __init__(self, content: SparseContent, aval: Aval) -> None:
+    def __init__(self, content: SparseContent, aval: Aval, known_as: str | None = None) -> None:
         rec = per_thread.recorder
         self.next, self.hooks = (content.parts[-1]._edge(),), None
         self.seq = rec.sequence
         rec.sequence += 1
         # Without the values, which lead to what has made them.
         self.pattern = SparseContent(content.layout, content.parts[:-1], content.coalesced, content.known)
-        self.aval = aval
+        self.aval, self.known_as = aval, known_as
 
     def name(self) -> str:
         """See Node."""
+        if self.known_as is not None:
+            return self.known_as
         return "SparseCooTensorWithDimsAndTensorsBackward0" if self.pattern.layout is COO else "SparseCompressedTensorBackward0"
 
     @property
