@@ -66,12 +66,23 @@ def _sum(a: SparseTensor, b: SparseTensor, alpha: Any) -> SparseTensor:
         raise RuntimeError("add: expected 'self' and 'other' to have same density")
     (ia, va), (ib, vb) = parts_of(a), parts_of(b)
     vb = vb if alpha == 1 else vb * alpha
-    if ia is ib or ia._content() is ib._content():
+    if _same(ia, ib):
         return with_values(a, va + vb)
     dtype = dtypes_of(va, vb)
     indices, values = cat_dense((ia, ib), 1), cat_dense((va.to(dtype), vb.to(dtype)), 0)
     made = of_coordinates(indices, values, a._aval.shape)
     return coalesce(made) if (a.content.coalesced and b.content.coalesced) or not (nnz(a) and nnz(b)) else made
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Whether indices are known to be the same."""
+    one, other = a._content(), b._content()
+    if one is other:
+        return True
+    if one.aval is not other.aval:
+        return False
+    numbers = one.at_hand(), other.at_hand()
+    return numbers[0] is not None and numbers[1] is not None and np.array_equal(*numbers)
 
 
 def dtypes_of(a: Tensor, b: Tensor) -> Any:
@@ -177,7 +188,7 @@ round sgn sign sin sinh sqrt square tan tanh trunc fix isnan isinf signbit ispos
 for _name in _KEEP_ZERO.split():
     answer(_name)(_elementwise(_name))
     if _name in ("abs", "relu", "sqrt", "sin", "tanh", "square", "sign", "round", "floor", "ceil"):
-        answer(f"{_name}_")(lambda self, _function=_elementwise(_name): replace(self, _function(self)))
+        answer(f"{_name}_")(lambda self, _function=_elementwise(_name): written(self, _function(self)))
 answer("__abs__")(_elementwise("abs"))
 
 
@@ -202,15 +213,21 @@ def conj(input: SparseTensor) -> SparseTensor:
 # ---------------------------------------------------------------------- in place
 
 
+def written(self: SparseTensor, found: SparseTensor) -> SparseTensor:
+    """`self`, whose content has been written: a leaf goes on to require a gradient. RuntimeError for such a one where a graph is recorded."""
+    is_leaf = self._rg and self._node is None
+    if is_leaf and per_thread.recorder.grad_enabled:
+        raise RuntimeError(LEAF_USED)
+    return replace(self, found).requires_grad_(is_leaf or self._rg)
+
+
 def _in_place(name: str, function: Any) -> None:
     @answer(f"{name}_")
     def write(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = function(self, *args, **kwargs)
         if not is_sparse(self):
             return self.copy_(found)
-        if self._rg and self._node is None and per_thread.recorder.grad_enabled:
-            raise RuntimeError(LEAF_USED)
-        return replace(self, found)
+        return written(self, found)
 
 
 for _name, _function in {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "pow": power, "multiply": mul, "subtract": sub}.items():

@@ -10,13 +10,14 @@ from torchgrad_jax.autograd.backward import backward as _run
 from torchgrad_jax.autograd.backward import grad as _gradients
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.sparse_content import SparseContent
-from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.conversion import parse_to
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.sparse.arithmetic import written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, integers, known_of, nnz, sparse_dim, taken
 from torchgrad_jax.sparse.making import sparse_coo_tensor
 from torchgrad_jax.sparse.tensors import (
@@ -55,6 +56,7 @@ for _name in ("is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "is_
     _attribute(_name, lambda self: False, "False: there are no such tensors here.")
 for _name, _result in {"is_contiguous": False, "is_pinned": False, "is_shared": False, "is_conj": False, "is_neg": False, "_is_view": False}.items():
     answer(_name)(lambda self, *args, _result=_result, **kwargs: _result)
+answer("is_inference")(lambda self: values_of(self).is_inference())
 answer("_version.__get__")(lambda self: values_of(self)._version)
 answer("_base.__get__")(lambda self: None)
 answer("stride")(lambda self, dim=None: (0,) * self._aval.ndim if dim is None else 0)
@@ -292,8 +294,9 @@ def _set_data(self: SparseTensor, data: Any) -> None:
 def clone(self: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
     """A copy."""
     content = self.content
-    parts = tuple([part.clone() for part in content.parts])
-    return made_of(self._aval.shape, parts, content.layout, content.coalesced)
+    alias = per_thread.recorder.alias
+    places = [created(alias(part._content())) for part in content.parts[:-1]]
+    return made_of(self._aval.shape, (*places, content.parts[-1].clone()), content.layout, content.coalesced)
 
 
 @answer("copy_", "resize_as_sparse_")
@@ -303,20 +306,16 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = " + " and src type = ".join(
             [t.type() for t in (self, src)]
         ))  # fmt: skip
-    if self._rg and self._node is None and per_thread.recorder.grad_enabled:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    needs = self._rg and self._node is None
-    replace(self, clone(with_values(src, values_of(src).to(device=self.device, dtype=self.dtype))))
-    return requires_grad_(self) if needs else self
+    return written(self, clone(with_values(src, values_of(src).to(device=self.device, dtype=self.dtype))))
 
 
 @answer("zero_")
 def zero_(self: SparseTensor) -> SparseTensor:
     """Drop all elements."""
-    return replace(self, zeros_like(self))
+    return written(self, zeros_like(self))
 
 
-@answer("zeros_like")
+@answer("zeros_like", "empty_like")
 def zeros_like(input: SparseTensor, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
     """A tensor of the same size without elements."""
     count, rest = sparse_dim(input), values_of(input)._aval.shape[1:]
@@ -366,7 +365,7 @@ for _name, _dtype in {**dtypes.ALIASES, "bool": dtypes.bool_, "byte": dtypes.uin
     answer(_name)(lambda self, memory_format=None, _dtype=_dtype: _moved(self, None, _dtype))
 
 
-@answer("type")
+@answer("type", "typename")
 def type_(self: SparseTensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The name of the tensor's old class, or the tensor with another dtype."""
     if dtype is None:

@@ -9,8 +9,9 @@ import numpy as np
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.sparse.arithmetic import add, refuse_out
-from torchgrad_jax.sparse.coordinates import coalesce, coordinates, host, in_layout, integers
+from torchgrad_jax.sparse.coordinates import coalesce, coordinates, host, in_layout, integers, sparse_dim
 from torchgrad_jax.sparse.tensors import COO, SparseTensor, answer, is_sparse, of_coordinates, parts_of, with_values
 
 
@@ -39,9 +40,12 @@ def _with_dense(s: SparseTensor, dense: Tensor, expected: int | None = None) -> 
         raise RuntimeError(
             f"addmm: Argument #3 (dense): Expected dim 0 size {s._aval.shape[1] if expected is None else expected}, got {dense._aval.shape[0]}"
         )
-    check_dtypes(s, dense)
     s = coordinates(s)
     indices, values = parts_of(s)
+    casting = per_thread.recorder.flags.casting
+    if casting is not None:
+        values, dense = casting.cast("mm", [values, dense])
+    check_dtypes(values, dense)
     if values._aval.ndim != 1:
         raise RuntimeError(f"addmm: matrices of a sparse tensor must be of scalar elements, but values has {values._aval.ndim} dimensions")
     return call("_sparse_product", values, indices[0], indices[1], dense, s._aval.shape[0])
@@ -93,11 +97,28 @@ def matmul(input: Any, other: Any, *, out: Any = None) -> Tensor:
         return mv(input, other, out=out)
     if input._aval.ndim == 1 and other._aval.ndim == 2 and not is_sparse(input):
         return mm(input.unsqueeze(0), other, out=out).squeeze(0)
+    if input._aval.ndim == 3 and other._aval.ndim == 3 and is_sparse(input):
+        return bmm(input, other, out=out)
     if input._aval.ndim > 2 or other._aval.ndim > 2:
         if is_sparse(input) and is_sparse(other):
             raise RuntimeError("expand is unsupported for Sparse tensors")
         raise RuntimeError("expand is unsupported for Sparse tensors: torchgrad_jax multiplies sparse matrices, no batches: reshape the dense operand")
     return mm(input, other, out=out)
+
+
+@answer("bmm")
+def bmm(input: Any, mat2: Any, *, out: Any = None) -> Tensor:
+    """The products of a batch of sparse matrices and one of dense ones: one product, of a matrix with these along its diagonal."""
+    refuse_out(out)
+    if not is_sparse(input) or is_sparse(mat2) or input._aval.ndim != 3 or mat2._aval.ndim != 3 or sparse_dim(input) != 3:
+        raise RuntimeError("bmm of sparse tensors: the first one must be a batch of sparse matrices, the second one a batch of dense ones")
+    (count, rows, inner), (batch, cols) = input._aval.shape, (mat2._aval.shape[0], mat2._aval.shape[2])
+    if batch != count or mat2._aval.shape[1] != inner:
+        raise RuntimeError(f"bmm: Argument #2: Expected size [{count}, {inner}, {cols}], got {list(mat2._aval.shape)}")
+    indices, values = parts_of(input)
+    places = integers(np.array([[rows], [inner]]), indices) * indices[0] + indices[1:]
+    whole = of_coordinates(places, values, (count * rows, count * inner))
+    return _with_dense(whole, mat2.reshape(count * inner, cols)).reshape(count, rows, cols)
 
 
 @answer("__rmatmul__")

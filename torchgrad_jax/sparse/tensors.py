@@ -73,7 +73,7 @@ SparseTensor.__module__ = "torchgrad_jax"
 # What is asked of a tensor's shape and kind is answered as for any.
 for _name in ("shape", "size", "dtype", "device", "ndim", "dim", "ndimension", "numel", "nelement", "element_size", "itemsize", "nbytes",
               "is_floating_point", "is_complex", "is_signed", "is_cuda", "is_cpu", "is_meta", "is_xla", "__len__", "__hash__", "requires_grad",
-              "is_leaf", "grad_fn", "output_nr", "get_device", "is_inference"):  # fmt: skip
+              "is_leaf", "grad_fn", "output_nr", "get_device"):  # fmt: skip
     setattr(SparseTensor, _name, vars(Tensor)[_name])
     answers[_name] = answers[f"{_name}.__get__"] = vars(Tensor)[_name].fget if isinstance(vars(Tensor)[_name], property) else vars(Tensor)[_name]
 
