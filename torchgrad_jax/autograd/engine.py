@@ -17,6 +17,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
+from torchgrad_jax.autograd.sparse_gradients import gradient, with_sparse
 from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
@@ -26,11 +27,11 @@ from torchgrad_jax.core.node import Calculus, Edge, Node
 from torchgrad_jax.core.op_node import unpack_all
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.saved import reset_hooks
-from torchgrad_jax.core.sparse_content import gradient, is_sparse
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.memory.sparse_content import is_sparse
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.elsewhere import Elsewhere
@@ -503,7 +504,7 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
     if is_sparse(grad._value if calculus.records else grad) or (old is not None and is_sparse(old._value)):
-        extra.grad = _with_sparse(calculus, old, grad)
+        extra.grad = with_sparse(calculus, old, grad)
     elif calculus.records:
         extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
     elif old is None:
@@ -516,19 +517,6 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
     made = extra.grad
     if old is not None and made is not None and not is_sparse(made._value) and (variable._view is not None or made._view is not None):
         _tell_of_layout(variable, made)
-
-
-def _with_sparse(calculus: Calculus, old: Tensor | None, grad: Any) -> Tensor:
-    """The sum of what `.grad` is and a gradient, where one of them is sparse: dense if the other one is not, and written into `.grad` if that is."""
-    if old is None:
-        return grad if calculus.records else gradient(calculus.recorder, grad)
-    if calculus.records:
-        return old + grad
-    found = calculus.add(old._read(), grad)
-    if is_sparse(found) or is_sparse(old._value):
-        return gradient(calculus.recorder, found)
-    overwrite(old, found)
-    return old
 
 
 def call_node(node: Node, *grads: Any) -> Any:

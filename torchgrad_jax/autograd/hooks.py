@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.autograd.sparse_gradients import gradient
 from torchgrad_jax.core.node import Calculus, Node, Nowhere
 from torchgrad_jax.core.op_node import OpNode
-from torchgrad_jax.core.sparse_content import gradient
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.conversion import type_
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from torchgrad_jax.runtime.pickles import in_pickles
 
-
 # By the names that pickles have for them.
 _layouts: dict[str, layout] = {}
 

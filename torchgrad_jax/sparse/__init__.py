@@ -1,6 +1,6 @@
 """`torch.sparse`: tensors of which only some elements are there. The classes and functions of PyTorch's module; how they are built: `tensors.py`."""
 
-from torchgrad_jax.sparse import arithmetic, attributes, coordinates, copying, functions, level, making, products, shaping, tensors
+from torchgrad_jax.sparse import attributes, copying, level, making, products, shaping  # noqa: F401 - what they answer is noted so
 from torchgrad_jax.sparse.functions import (
     CLASSES,
     addmm,
@@ -17,6 +17,5 @@ from torchgrad_jax.sparse.functions import (
 globals().update(CLASSES)
 
 __all__ = [
-    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
-    "arithmetic", "attributes", "coordinates", "copying", "functions", "level", "making", "products", "shaping", "tensors",
+    "addmm", "as_sparse_gradcheck", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum", *CLASSES,
 ]  # fmt: skip

@@ -11,11 +11,25 @@ from torchgrad_jax.core.writing import LEAF_USED
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.shaping import cat as cat_dense
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.sparse.coordinates import chosen, coalesce, coordinates, dense_of, elements, in_layout, integers, known_of, nnz, sparse_dim, split_size, unflat
+from torchgrad_jax.sparse.coordinates import (
+    chosen,
+    coalesce,
+    coordinates,
+    dense_of,
+    elements,
+    in_layout,
+    integers,
+    known_of,
+    nnz,
+    sparse_dim,
+    split_size,
+    unflat,
+)
 from torchgrad_jax.sparse.tensors import (
     COO,
     SparseTensor,
     answer,
+    answers,
     is_sparse,
     of_coordinates,
     parts_of,
@@ -37,11 +51,12 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     if not is_sparse(other):
         raise RuntimeError(_SPARSE_FIRST)
     if not isinstance(input, Tensor):
-        raise RuntimeError(_SIZES.format([], list(other._aval.shape), " (FYI: dense-sparse addition does not currently support broadcasting)"))
+        raise RuntimeError(_SIZES.format([], list(other._aval.shape)))
     shapes = list(input._aval.shape), list(other._aval.shape)
     if shapes[0] != shapes[1]:
-        note = "" if is_sparse(input) else " (FYI: dense-sparse addition does not currently support broadcasting)"
-        raise RuntimeError(_SIZES.format(*shapes, note))
+        if is_sparse(input):
+            raise RuntimeError(f"add: expected sizes of 'self' and 'other' to match, but {shapes[0]} != {shapes[1]}")
+        raise RuntimeError(_SIZES.format(*shapes))
     if not is_sparse(input):
         return _added_to_dense(input, other, alpha)
     if input.layout is not COO:
@@ -50,7 +65,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _sum(input, coordinates(other), alpha)
 
 
-_SIZES = "add: expected 'self' and 'other' to have same size, but self has size {} while other has size {}{}"
+_SIZES = (
+    "add: expected 'self' and 'other' to have same size, but self has size {} while other has size {} (FYI: dense-sparse addition does not currently "
+    "support broadcasting)"
+)
 
 
 def _added_to_dense(dense: Tensor, s: SparseTensor, alpha: Any) -> Tensor:
@@ -107,7 +125,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def is_number(x: Any) -> bool:
     """Whether it is a number, or a tensor of one without dimensions."""
-    return isinstance(x, NUMBERS) or isinstance(x, np.generic) or (isinstance(x, Tensor) and not is_sparse(x) and not x._aval.ndim)
+    return isinstance(x, (*NUMBERS, np.generic)) or (isinstance(x, Tensor) and not is_sparse(x) and not x._aval.ndim)
 
 
 @answer("mul", "multiply")
@@ -183,12 +201,10 @@ def _elementwise(name: str) -> Any:
     return compute
 
 
-_KEEP_ZERO = """abs absolute asin arcsin asinh arcsinh atan arctan atanh arctanh ceil deg2rad erf erfinv expm1 floor frac log1p nan_to_num rad2deg relu
-round sgn sign sin sinh sqrt square tan tanh trunc fix isnan isinf signbit isposinf isneginf conj_physical"""
+_KEEP_ZERO = """abs absolute asin arcsin asinh arcsinh atan arctan atanh arctanh ceil deg2rad erf erfinv expm1 floor frac log1p nan_to_num rad2deg
+relu round sgn sign sin sinh sqrt square tan tanh trunc fix isnan isinf signbit isposinf isneginf conj_physical"""
 for _name in _KEEP_ZERO.split():
     answer(_name)(_elementwise(_name))
-    if _name in ("abs", "relu", "sqrt", "sin", "tanh", "square", "sign", "round", "floor", "ceil"):
-        answer(f"{_name}_")(lambda self, _function=_elementwise(_name): written(self, _function(self)))
 answer("__abs__")(_elementwise("abs"))
 
 
@@ -230,7 +246,18 @@ def _in_place(name: str, function: Any) -> None:
         return written(self, found)
 
 
-for _name, _function in {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "pow": power, "multiply": mul, "subtract": sub}.items():
+_WRITTEN = {_name: answers[_name] for _name in ("abs", "relu", "sqrt", "sin", "tanh", "square", "sign", "round", "floor", "ceil")}
+for _name, _function in {
+    **_WRITTEN,
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "div": div,
+    "neg": neg,
+    "pow": power,
+    "multiply": mul,
+    "subtract": sub,
+}.items():
     _in_place(_name, _function)
 
 
@@ -302,9 +329,8 @@ def softmax_of(s: SparseTensor, dim: int, dtype: Any, log: bool) -> SparseTensor
     count = int(into.max()) + 1 if len(into) else 0
     at = integers(into, indices)
     groups = (count, *values._aval.shape[1:])
-    largest = values.detach().new_full(groups, -np.inf).index_reduce(0, at, values.detach(), "amax")
+    wide = at.reshape((-1, *(1,) * (values._aval.ndim - 1))).expand(values._aval.shape)
+    largest = values.detach().new_full(groups, -np.inf).scatter_reduce(0, wide, values.detach(), "amax")
     shifted = values - largest.index_select(0, at)
     sums = values.new_zeros(groups).index_add(0, at, shifted.exp())
     return with_values(s, shifted - sums.log().index_select(0, at) if log else shifted.exp() / sums.index_select(0, at))
-
-

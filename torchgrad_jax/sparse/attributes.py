@@ -9,13 +9,13 @@ import numpy as np
 from torchgrad_jax.autograd.backward import backward as _run
 from torchgrad_jax.autograd.backward import grad as _gradients
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.sparse_content import SparseContent
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.conversion import parse_to
+from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.sparse.arithmetic import written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, integers, known_of, nnz, sparse_dim, taken
@@ -30,7 +30,6 @@ from torchgrad_jax.sparse.tensors import (
     is_sparse,
     made_of,
     of_coordinates,
-    parts_of,
     replace,
     values_of,
     with_values,
@@ -408,7 +407,7 @@ def sparse_mask(self: Any, mask: Any) -> SparseTensor:
 @answer("sparse_resize_", "sparse_resize_and_clear_")
 def sparse_resize_(self: SparseTensor, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """NotImplementedError: make another tensor."""
-    raise NotImplementedError("torchgrad_jax does not change the size of a sparse tensor: torch.sparse_coo_tensor(indices, values, size) makes another")
+    raise NotImplementedError("torchgrad_jax does not change the size of a sparse tensor: make another by torch.sparse_coo_tensor")
 
 
 @answer("item")
@@ -444,5 +443,3 @@ _refused("data_ptr tolist", RuntimeError, "Cannot access data pointer of Tensor 
 _refused("contiguous", RuntimeError, "unsupported memory format option Contiguous: a sparse tensor has no strides; use coalesce() or to_dense()")
 _refused("reshape reshape_as", RuntimeError, "reshape is not implemented for sparse tensors: use to_dense(), or new indices and values")
 _refused("expand expand_as broadcast_to", RuntimeError, "expand is unsupported for Sparse tensors")
-
-

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.core.sparse_content import SparseContent
 from torchgrad_jax.core.tensor import Tensor, created
 from torchgrad_jax.functions.creation import from_data, zeros
+from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.value import Aval, Value
 from torchgrad_jax.sparse.tensors import COO, CSC, PatternNode, SparseTensor, answer, made_of, of_coordinates, parts_of
 
@@ -71,8 +71,8 @@ def unflat(flat: np.ndarray, size: Sequence[int]) -> np.ndarray:
 
 
 class Known(NamedTuple):
-    """What was found out about indices: of which Value, their places in order and each once; `order`, which of the elements come there, None where they
-    are in order already; `into`, for each element which of the places it has, where some have the same."""
+    """What was found out about indices: of which Value, their places in order and each once; `order`, which of the elements come there, None where
+    they are in order already; `into`, for each element which of the places it has, where some have the same."""
 
     value: Value
     places: np.ndarray

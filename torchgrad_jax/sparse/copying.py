@@ -10,7 +10,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import formatting
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.sparse.coordinates import nnz
-from torchgrad_jax.sparse.making import sparse_coo_tensor, sparse_compressed_tensor
+from torchgrad_jax.sparse.making import sparse_compressed_tensor, sparse_coo_tensor
 from torchgrad_jax.sparse.tensors import COO, CSR, SparseTensor, answer, made_of
 
 # ---------------------------------------------------------------------- text
@@ -32,9 +32,7 @@ def text(self: SparseTensor, *args: Any, **kwargs: Any) -> str:
     lines = [f"{name}={_text_of(part, 7 + len(name) + 1)}" for name, part in zip([*names, "values"], parts, strict=True)]
     suffixes = [] if self.is_cpu else [f"device='{self.device}'"]
     suffixes += [f"size={tuple(self._aval.shape)}", f"nnz={nnz(self)}"]
-    if formatting.needs_dtype_suffix(self.dtype.name, dtypes.get_default_dtype().name, 1) or (
-        not nnz(self) and self.dtype is not dtypes.get_default_dtype()
-    ):
+    if formatting.needs_dtype_suffix(self.dtype.name, dtypes.get_default_dtype().name, 1):
         suffixes.append(f"dtype={self.dtype}")
     suffixes.append(f"layout={content.layout}")
     if self._node is not None:
@@ -84,4 +82,3 @@ def rebuild(layout: Any, data: tuple[Any, ...]) -> Tensor:
         indices, values, size, *coalesced = data
         return sparse_coo_tensor(indices, values, size, is_coalesced=bool(coalesced and coalesced[0]))
     return sparse_compressed_tensor(*data, layout=layout)
-

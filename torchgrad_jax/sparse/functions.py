@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.passing_through import Options
 from torchgrad_jax.sparse import arithmetic, products
 from torchgrad_jax.sparse.coordinates import coordinates, elements, in_layout, indices_of, integers
 from torchgrad_jax.sparse.making import sparse_coo_tensor
-from torchgrad_jax.sparse.tensors import COO, COMPRESSED, SparseTensor, is_sparse, of_coordinates, with_values
+from torchgrad_jax.sparse.tensors import COMPRESSED, COO, SparseTensor, is_sparse, of_coordinates, with_values
 
 
 def mm(input: Tensor, mat2: Tensor, reduce: str | None = None) -> Tensor:

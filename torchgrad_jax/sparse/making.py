@@ -64,12 +64,12 @@ def sparse_coo_tensor(
             f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = {dims}, dense_dim = {len(dense)}"
         )
     shape = _checked(found, None if size is None else _numbers(size), dense)
-    made = of_coordinates(found, own_values(given), shape, bool(is_coalesced) or (is_coalesced is None and count < 2))
+    made = of_coordinates(found, own_values(given), shape, bool(is_coalesced))
     return _requiring(made, requires_grad)
 
 
 def _requiring(made: SparseTensor, requires_grad: bool) -> SparseTensor:
-    if not requires_grad:
+    if not requires_grad or made._rg:
         return made
     content = made.content
     leaf = made_of(made._aval.shape, (*content.parts[:-1], content.parts[-1].detach()), content.layout, content.coalesced, content.known)
@@ -172,7 +172,7 @@ for _factory in FACTORIES.values():
 @public("torch.Tensor")
 @answer("to_sparse")
 def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
-    """The tensor as a sparse one, of `torch.sparse_coo` unless a layout is given. sparse_dim: how many of its dimensions are told by indices; all where
+    """The tensor as a sparse one, of `torch.sparse_coo` unless a layout is given. sparse_dim: how many of its dimensions are told by indices, all if
     None. Looks at the values."""
     if blocksize is not None or dense_dim is not None:
         raise NotImplementedError("torchgrad_jax has no layouts of blocks, nor compressed ones of tensors with more than two dimensions")

@@ -15,9 +15,9 @@ from torchgrad_jax.sparse.coordinates import coalesce, coordinates, host, in_lay
 from torchgrad_jax.sparse.tensors import COO, SparseTensor, answer, is_sparse, of_coordinates, parts_of, with_values
 
 
-@answer("mm", "smm", "spmm")
+@answer("mm", "spmm", "dsmm")
 def mm(input: Any, mat2: Any, *, out: Any = None) -> Tensor:
-    """The product of two matrices of which one is sparse (a dense matrix), or both (a sparse one). RuntimeError for sizes or dtypes that do not fit."""
+    """The product of two matrices of which one is sparse (a dense matrix), or both (a sparse one). RuntimeError where they do not fit."""
     refuse_out(out)
     for i, t in enumerate((input, mat2), 1):
         if t._aval.ndim != 2:
@@ -102,7 +102,7 @@ def matmul(input: Any, other: Any, *, out: Any = None) -> Tensor:
     if input._aval.ndim > 2 or other._aval.ndim > 2:
         if is_sparse(input) and is_sparse(other):
             raise RuntimeError("expand is unsupported for Sparse tensors")
-        raise RuntimeError("expand is unsupported for Sparse tensors: torchgrad_jax multiplies sparse matrices, no batches: reshape the dense operand")
+        raise RuntimeError("expand is unsupported for Sparse tensors: reshape the dense operand to a matrix")
     return mm(input, other, out=out)
 
 
@@ -127,7 +127,7 @@ def rmatmul(self: Any, other: Any) -> Tensor:
     return matmul(other, self)
 
 
-@answer("addmm", "sspaddmm", "saddmm")
+@answer("addmm")
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     refuse_out(out)
@@ -161,5 +161,5 @@ def _spmm(name: str) -> None:
     public("torch")(multiply)
 
 
-for _name in ("spmm", "smm", "dsmm", "hsmm"):
+for _name in ("spmm", "dsmm"):
     _spmm(_name)

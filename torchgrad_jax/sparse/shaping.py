@@ -151,6 +151,8 @@ def getitem(self: SparseTensor, key: Any) -> Any:
         if isinstance(k, slice):
             at += 1
         else:
+            if at < found._aval.ndim and not -found._aval.shape[at] <= k < found._aval.shape[at]:
+                raise IndexError(f"index {k} is out of bounds for dimension {at} with size {found._aval.shape[at]}")
             found = found.select(at, k)
     return found
 

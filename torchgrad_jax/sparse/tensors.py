@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from torchgrad_jax.calling.overrides import is_pytorchs, publics
 from torchgrad_jax.core.fields import TensorFields
 from torchgrad_jax.core.node import Calculus, Edge, Node
-from torchgrad_jax.core.sparse_content import SparseContent
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.core.twins import detached
 from torchgrad_jax.declaration.only_named import LAYOUTS
+from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, aval_of, constant
 
@@ -127,7 +127,7 @@ def of_coordinates(
     indices: Tensor, values: Tensor, size: tuple[int, ...], coalesced: bool = False, known: Any = None, known_as: str | None = None
 ) -> SparseTensor:  # fmt: skip
     """A sparse tensor of the layout `sparse_coo`."""
-    return made_of(size, (indices, values), COO, coalesced, known, known_as)
+    return made_of(size, (indices, values), COO, coalesced or values._aval.shape[0] < 2, known, known_as)
 
 
 def with_values(s: SparseTensor, values: Tensor, coalesced: bool | None = None) -> SparseTensor:

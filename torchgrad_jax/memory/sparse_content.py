@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.core.tensor import Tensor, fresh
-from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.value import Lifted, Value
 
 
@@ -24,11 +22,11 @@ class SparseContent(Lifted):
     __slots__ = ("layout", "parts", "coalesced", "known")
     level: Any = None  # `sparse/level.py` has it
     # What `sparse/tensors.py` makes of such a Value.
-    tensor: Callable[[Value], Tensor]
+    tensor: Callable[[Value], Any]
     # A gradient with respect to the values as one with respect to the tensor: `sparse/attributes.py` puts it here.
-    shaped: Callable[[Any, Tensor], Tensor]
+    shaped: Callable[[Any, Any], Any]
 
-    def __init__(self, layout: Any, parts: tuple[Tensor, ...], coalesced: bool, known: Any = None) -> None:
+    def __init__(self, layout: Any, parts: tuple[Any, ...], coalesced: bool, known: Any = None) -> None:
         self.layout, self.parts, self.coalesced, self.known = layout, parts, coalesced, known
 
     def concrete(self, asked: str = "") -> Any:
@@ -60,8 +58,3 @@ class SparseContent(Lifted):
 def is_sparse(value: Value) -> bool:
     """Whether it is the Value of a sparse tensor."""
     return type(value.array) is SparseContent
-
-
-def gradient(rec: Recorder, value: Value) -> Tensor:
-    """A gradient as a tensor, without history: see `fresh`. That of a table which is looked up by `embedding(sparse=True)` is sparse."""
-    return SparseContent.tensor(value) if type(value.array) is SparseContent else fresh(rec, value)
