@@ -51,6 +51,7 @@ def test_as_in_pytorch(name):
     like_pytorch(program)()
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("name", OF_VALUES)
 def test_as_of_dense_tensors(name):
     def made(v, x):

@@ -2,12 +2,24 @@
 
 import io
 import math
+import warnings
 
 import numpy as np
 import pytest
-from side_by_side import like_pytorch, plain, torch
+from side_by_side import plain, torch
 
 import torchgrad_jax as tj
+
+
+def losses_as_in_pytorch(program):
+    """A test that a program's losses are PyTorch's, but for rounding, which grows."""
+
+    def test():
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse (invariant|CSR)|torch.sparse.SparseTensor")
+            assert np.allclose(program(tj), program(torch), rtol=2e-3, atol=1e-4)
+
+    return test
 
 
 def graph(m, n=30, count=90):
@@ -42,7 +54,8 @@ def graph_convolution(m):
     return Model
 
 
-@like_pytorch
+@pytest.mark.slow
+@losses_as_in_pytorch
 def test_a_graph_convolutional_network(m):
     m.manual_seed(42)
     model, adj = graph_convolution(m)(), graph(m)
@@ -56,11 +69,11 @@ def test_a_graph_convolutional_network(m):
         loss.backward()
         optimizer.step()
         model.eval()
-        losses.append(round(m.nn.functional.nll_loss(model(x, adj)[20:], y[20:]).item(), 4))
+        losses.append(m.nn.functional.nll_loss(model(x, adj)[20:], y[20:]).item())
     return losses
 
 
-@like_pytorch
+@losses_as_in_pytorch
 def test_a_graph_that_changes_under_a_module(m):
     class Model(m.nn.Module):
         def __init__(self):
@@ -85,11 +98,12 @@ def test_a_graph_that_changes_under_a_module(m):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(round(loss.item(), 5))
+        losses.append(loss.item())
     return losses
 
 
-@like_pytorch
+@pytest.mark.slow
+@losses_as_in_pytorch
 def test_edges_dropped_at_random(m):
     m.manual_seed(3)
     users, adj = m.nn.Embedding(30, 4), graph(m).coalesce()
@@ -107,11 +121,11 @@ def test_edges_dropped_at_random(m):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(round(loss.item(), 4))
+        losses.append(loss.item())
     return losses
 
 
-@like_pytorch
+@losses_as_in_pytorch
 def test_attention_by_learned_values(m):
     m.manual_seed(1)
     adj, x = graph(m).coalesce(), m.rand(30, 3)
@@ -124,7 +138,7 @@ def test_attention_by_learned_values(m):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(round(loss.item(), 4))
+        losses.append(loss.item())
     return losses
 
 

@@ -122,7 +122,7 @@ class ByParameter(Optimizer):
             if len(rest) < len(grads):  # those that are not are updated apart, each by its formula
                 apart = [i for i in range(len(grads)) if i not in rest]
                 for part in (apart, rest) if rest else (apart,):
-                    self.update(h, names, *[[given[i] for i in part] for given in (params, grads, states)])
+                    self.update(h, names, [params[i] for i in part], [grads[i] for i in part], [states[i] for i in part])
             else:
                 self.update(h, names, params, grads, states)
         else:  # a parameter that is there twice is changed twice

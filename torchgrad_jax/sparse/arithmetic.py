@@ -99,8 +99,8 @@ def _same(a: Tensor, b: Tensor) -> bool:
         return True
     if one.aval is not other.aval:
         return False
-    numbers = one.at_hand(), other.at_hand()
-    return numbers[0] is not None and numbers[1] is not None and np.array_equal(*numbers)
+    first, second = one.at_hand(), other.at_hand()
+    return first is not None and second is not None and np.array_equal(first, second)
 
 
 def dtypes_of(a: Tensor, b: Tensor) -> Any:
@@ -131,13 +131,15 @@ def is_number(x: Any) -> bool:
 @answer("mul", "multiply")
 def mul(input: Any, other: Any) -> Tensor:
     """The product element by element: of what both have where both are sparse."""
-    a, b = (input, other) if is_sparse(input) else (other, input)
+    a: Any = input if is_sparse(input) else other
+    b: Any = other if is_sparse(input) else input
     if is_number(b):
         return with_values(a, values_of(a) * b)
     if not isinstance(b, Tensor):
         raise TypeError(f"mul(): argument 'other' (position 1) must be Tensor, not {type(b).__name__}")
     if a.layout is not COO:
-        return in_layout(mul(coordinates(a), coordinates(b) if is_sparse(b) else b), a.layout)
+        product: Any = mul(coordinates(a), coordinates(b) if is_sparse(b) else b)
+        return in_layout(product, a.layout)
     if is_sparse(b):
         return _product(a, coordinates(b))
     if b._aval.shape != a._aval.shape:
@@ -229,7 +231,7 @@ def conj(input: SparseTensor) -> SparseTensor:
 # ---------------------------------------------------------------------- in place
 
 
-def written(self: SparseTensor, found: SparseTensor) -> SparseTensor:
+def written(self: SparseTensor, found: SparseTensor) -> Tensor:
     """`self`, whose content has been written: a leaf goes on to require a gradient. RuntimeError for such a one where a graph is recorded."""
     is_leaf = self._rg and self._node is None
     if is_leaf and per_thread.recorder.grad_enabled:

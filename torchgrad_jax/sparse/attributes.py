@@ -309,7 +309,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 
 
 @answer("zero_")
-def zero_(self: SparseTensor) -> SparseTensor:
+def zero_(self: SparseTensor) -> Tensor:
     """Drop all elements."""
     return written(self, zeros_like(self))
 

@@ -9,7 +9,6 @@ import numpy as np
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.legacy import classes as old_classes
-from torchgrad_jax.runtime.passing_through import Options
 from torchgrad_jax.sparse import arithmetic, products
 from torchgrad_jax.sparse.coordinates import coordinates, elements, in_layout, indices_of, integers
 from torchgrad_jax.sparse.making import sparse_coo_tensor
@@ -89,7 +88,7 @@ def as_sparse_gradcheck(gradcheck: Any) -> Any:
 class check_sparse_tensor_invariants:
     """Whether indices are checked when a tensor is made: here they always are. As a block and as a decorator it changes nothing."""
 
-    _options = Options(enabled=False)
+    _enabled = False
 
     def __init__(self, enable: bool = True) -> None:
         self._enable = enable
@@ -98,24 +97,24 @@ class check_sparse_tensor_invariants:
     @classmethod
     def is_enabled(cls) -> bool:
         """What was last set."""
-        return bool(cls._options.enabled)
+        return check_sparse_tensor_invariants._enabled
 
     @classmethod
     def enable(cls) -> None:
         """Note that checks are wanted."""
-        cls._options.enabled = True
+        check_sparse_tensor_invariants._enabled = True
 
     @classmethod
     def disable(cls) -> None:
         """Note that checks are not wanted."""
-        cls._options.enabled = False
+        check_sparse_tensor_invariants._enabled = False
 
     def __enter__(self) -> None:
         self._before.append(self.is_enabled())
-        self._options.enabled = self._enable
+        check_sparse_tensor_invariants._enabled = self._enable
 
     def __exit__(self, *exc: object) -> None:
-        self._options.enabled = self._before.pop()
+        check_sparse_tensor_invariants._enabled = self._before.pop()
 
     def __call__(self, function: Any) -> Any:
         """The function, as it is."""

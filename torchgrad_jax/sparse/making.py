@@ -68,7 +68,7 @@ def sparse_coo_tensor(
     return _requiring(made, requires_grad)
 
 
-def _requiring(made: SparseTensor, requires_grad: bool) -> SparseTensor:
+def _requiring(made: SparseTensor, requires_grad: bool) -> Tensor:
     if not requires_grad or made._rg:
         return made
     content = made.content
@@ -171,7 +171,7 @@ for _factory in FACTORIES.values():
 
 @public("torch.Tensor")
 @answer("to_sparse")
-def to_sparse(self: Tensor, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
+def to_sparse(self: Any, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: int | None = None) -> Tensor:
     """The tensor as a sparse one, of `torch.sparse_coo` unless a layout is given. sparse_dim: how many of its dimensions are told by indices, all if
     None. Looks at the values."""
     if blocksize is not None or dense_dim is not None:

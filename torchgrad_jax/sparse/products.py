@@ -133,7 +133,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, ou
     refuse_out(out)
     if is_sparse(input) and not (is_sparse(mat1) and is_sparse(mat2)):
         raise RuntimeError("expand is unsupported for Sparse tensors")
-    product = mm(mat1, mat2)
+    product: Any = mm(mat1, mat2)
     if is_sparse(product):
         scaled = product if alpha == 1 else with_values(product, product.values() * alpha)
         return add(input if beta == 1 else input * beta, scaled)

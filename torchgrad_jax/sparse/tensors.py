@@ -9,7 +9,7 @@ Public functions find its answers by `__torch_function__`, so they cost tensors 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from torchgrad_jax.calling.overrides import is_pytorchs, publics
 from torchgrad_jax.core.fields import TensorFields
@@ -89,7 +89,7 @@ def refusal(name: str, given: list[Any]) -> str:
     )
 
 
-def is_sparse(t: Any) -> bool:
+def is_sparse(t: Any) -> TypeGuard[SparseTensor]:
     """Whether it is a sparse tensor, of whatever layout."""
     return isinstance(t, SparseTensor)
 
