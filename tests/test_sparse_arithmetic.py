@@ -69,6 +69,14 @@ def test_products_of_two_sparse_matrices(m):
 
 
 @like_pytorch
+def test_written_into_out_and_taken_by_none(m):
+    a, _ = pair(m)
+    out = m.empty(3, 2)
+    found = m.mm(a, m.ones(4, 2), out=out)
+    return found is out, out, a[None], a[:, 1], a.new_zeros(2, 3), m.nn.functional.dropout(a, 0.5, training=False)
+
+
+@like_pytorch
 def test_masks_and_diagonals(m):
     a, b = pair(m)
     x = m.arange(12.0).reshape(3, 4)

@@ -83,7 +83,7 @@ def test_text(m):
 def test_dimensions_exchanged_added_and_taken_away(m):
     s, c = coo(m), coo(m).coalesce()
     hybrid = m.sparse_coo_tensor([[0, 2], [1, 1]], m.arange(8.0).reshape(2, 2, 2), (3, 2, 2, 2))
-    turned = s.t(), c.T, s.transpose(0, 1), hybrid.permute(1, 0, 2, 3), m.t(c)
+    turned = s.t(), c.T, s.transpose(0, 1), hybrid.permute(1, 0, 2, 3), m.t(c), m.stack([s, c]).mT, s.mT
     return turned, s.unsqueeze(0), s.unsqueeze(2), hybrid.unsqueeze(-1), s.unsqueeze(1)
 
 
@@ -168,6 +168,7 @@ REFUSED = {
     "crow_indices": lambda m: coo(m).crow_indices(),
     "indices of rows": lambda m: coo(m).to_sparse_csr().indices(),
     "coalesce of rows": lambda m: coo(m).to_sparse_csr().coalesce(),
+    "a part that is written to": lambda m: coo(m).__setitem__(0, 1.0),
     "an index": lambda m: coo(m)[5],
 }
 

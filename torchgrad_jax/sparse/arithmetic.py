@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from functools import wraps
+from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import LEAF_USED
 from torchgrad_jax.declaration.operator import NUMBERS
@@ -305,11 +307,26 @@ def any_(input: SparseTensor) -> Tensor:
     return values_of(input).any()
 
 
-def refuse_out(out: Any) -> None | NoReturn:
-    """NotImplementedError where a result is to be written into a tensor."""
-    if out is not None:
-        raise NotImplementedError("torchgrad_jax does not write what is computed of sparse tensors into out=: copy_() it there")
-    return None
+def taking_out(function: Any) -> Any:
+    """A function that may write its result into `out=`, an ordinary tensor. NotImplementedError for a sparse one."""
+
+    def call(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        if is_sparse(out) or (out is not None and is_sparse(found)):
+            raise NotImplementedError("torchgrad_jax does not write sparse results into out=: copy_() them there")
+        return with_out(function.__name__, out, found)
+
+    return wraps(function)(call)
+
+
+@answer("dropout")
+def dropout(input: SparseTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> SparseTensor:
+    """The tensor itself, where nothing is dropped. NotImplementedError elsewhere, as in PyTorch."""
+    if training and p > 0:
+        raise NotImplementedError(
+            "Could not run 'aten::bernoulli_.float' with arguments from the 'SparseCPU' backend. Drop values(), and make a tensor of the rest."
+        )
+    return input
 
 
 def softmax_of(s: SparseTensor, dim: int, dtype: Any, log: bool) -> SparseTensor:

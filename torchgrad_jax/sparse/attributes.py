@@ -388,7 +388,14 @@ def new(self: SparseTensor, *args: Any, device: Any = None) -> Any:
     return sparse_coo_tensor(args[0] if args and not isinstance(args[0], int) else args, dtype=self.dtype, device=device or self.device)
 
 
-for _name in ("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"):
+@answer("new_zeros", "new_empty")
+def new_zeros(self: SparseTensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
+    """A sparse tensor of this size without elements."""
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return sparse_coo_tensor(shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+
+
+for _name in ("new_ones", "new_full", "new_tensor"):
     answer(_name)(lambda self, *args, _name=_name, **kwargs: getattr(values_of(self).detach(), _name)(*args, **kwargs))
 
 

@@ -29,9 +29,8 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return products.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
 
 
-def sampled_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0, out: Any = None) -> Tensor:
+def sampled_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Tensor:
     """alpha * (mat1 @ mat2) + beta * input where `input`, a sparse matrix, has elements: no other products are computed."""
-    arithmetic.refuse_out(out)
     s = _expected("sampled_addmm", input)
     rows, cols = indices_of(s.content).unbind(0)
     found = (mat1.index_select(0, rows) * mat2.t().index_select(0, cols)).sum(1) * alpha

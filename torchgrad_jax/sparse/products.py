@@ -10,15 +10,15 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.sparse.arithmetic import add, refuse_out
+from torchgrad_jax.sparse.arithmetic import add, taking_out
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, host, in_layout, integers, sparse_dim
 from torchgrad_jax.sparse.tensors import COO, SparseTensor, answer, is_sparse, of_coordinates, parts_of, with_values
 
 
 @answer("mm", "spmm", "dsmm")
-def mm(input: Any, mat2: Any, *, out: Any = None) -> Tensor:
+@taking_out
+def mm(input: Any, mat2: Any) -> Tensor:
     """The product of two matrices of which one is sparse (a dense matrix), or both (a sparse one). RuntimeError where they do not fit."""
-    refuse_out(out)
     for i, t in enumerate((input, mat2), 1):
         if t._aval.ndim != 2:
             raise RuntimeError(f"addmm: Argument #{i + 1}: Expected dim 2, got {t._aval.ndim}: a product with a sparse matrix is one of matrices")
@@ -80,36 +80,37 @@ def _by(t: Tensor) -> str:
 
 
 @answer("mv")
-def mv(input: Any, vec: Tensor, *, out: Any = None) -> Tensor:
+@taking_out
+def mv(input: Any, vec: Tensor) -> Tensor:
     """The product of a sparse matrix and a vector."""
-    refuse_out(out)
     if is_sparse(vec) or vec._aval.ndim != 1 or input._aval.shape[-1] != vec._aval.shape[0]:
         raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return _with_dense(input, vec.unsqueeze(1)).squeeze(1)
 
 
 @answer("matmul", "__matmul__")
-def matmul(input: Any, other: Any, *, out: Any = None) -> Tensor:
+@taking_out
+def matmul(input: Any, other: Any) -> Tensor:
     """The product of a sparse matrix with a matrix or a vector, on either side."""
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         raise TypeError("matmul of a sparse tensor: both operands must be tensors")
     if input._aval.ndim == 2 and other._aval.ndim == 1:
-        return mv(input, other, out=out)
+        return mv(input, other)
     if input._aval.ndim == 1 and other._aval.ndim == 2 and not is_sparse(input):
-        return mm(input.unsqueeze(0), other, out=out).squeeze(0)
+        return mm(input.unsqueeze(0), other).squeeze(0)
     if input._aval.ndim == 3 and other._aval.ndim == 3 and is_sparse(input):
-        return bmm(input, other, out=out)
+        return bmm(input, other)
     if input._aval.ndim > 2 or other._aval.ndim > 2:
         if is_sparse(input) and is_sparse(other):
             raise RuntimeError("expand is unsupported for Sparse tensors")
         raise RuntimeError("expand is unsupported for Sparse tensors: reshape the dense operand to a matrix")
-    return mm(input, other, out=out)
+    return mm(input, other)
 
 
 @answer("bmm")
-def bmm(input: Any, mat2: Any, *, out: Any = None) -> Tensor:
+@taking_out
+def bmm(input: Any, mat2: Any) -> Tensor:
     """The products of a batch of sparse matrices and one of dense ones: one product, of a matrix with these along its diagonal."""
-    refuse_out(out)
     if not is_sparse(input) or is_sparse(mat2) or input._aval.ndim != 3 or mat2._aval.ndim != 3 or sparse_dim(input) != 3:
         raise RuntimeError("bmm of sparse tensors: the first one must be a batch of sparse matrices, the second one a batch of dense ones")
     (count, rows, inner), (batch, cols) = input._aval.shape, (mat2._aval.shape[0], mat2._aval.shape[2])
@@ -128,9 +129,9 @@ def rmatmul(self: Any, other: Any) -> Tensor:
 
 
 @answer("addmm")
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Tensor:
+@taking_out
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
-    refuse_out(out)
     if is_sparse(input) and not (is_sparse(mat1) and is_sparse(mat2)):
         raise RuntimeError("expand is unsupported for Sparse tensors")
     product: Any = mm(mat1, mat2)

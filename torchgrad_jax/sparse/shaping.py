@@ -23,12 +23,24 @@ def transpose(input: SparseTensor, dim0: int, dim1: int) -> SparseTensor:
     return permute(input, order)
 
 
-@answer("t", "T.__get__", "mT.__get__", "H.__get__", "adjoint")
+@answer("t", "H.__get__")
 def t(input: SparseTensor) -> SparseTensor:
     """A matrix with its dimensions exchanged."""
     if input._aval.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input._aval.ndim} dimensions")
     return permute(input, list(range(input._aval.ndim))[::-1])
+
+
+@answer("T.__get__")
+def reversed_dims(input: SparseTensor) -> SparseTensor:
+    """The dimensions in reverse order."""
+    return permute(input, list(range(input._aval.ndim))[::-1])
+
+
+@answer("mT.__get__", "adjoint", "mH.__get__")
+def matrices_turned(input: SparseTensor) -> SparseTensor:
+    """The last two dimensions exchanged."""
+    return transpose(input, -2, -1)
 
 
 @answer("permute")
@@ -139,22 +151,30 @@ def select(input: SparseTensor, dim: int, index: int) -> Tensor:
 
 @answer("__getitem__")
 def getitem(self: SparseTensor, key: Any) -> Any:
-    """The part at numbers, one for each of the first dimensions. NotImplementedError for any other key."""
+    """The part at numbers, one for each of the first dimensions, `:` and None. NotImplementedError for any other key."""
     keys = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(k, (bool, slice, Tensor, list, np.ndarray)) or k is None or k is ... for k in keys) and any(k != slice(None) for k in keys):
+    if any(isinstance(k, (bool, Tensor, list, np.ndarray)) or k is ... or (isinstance(k, slice) and k != slice(None)) for k in keys):
         raise NotImplementedError(
             "torchgrad_jax indexes sparse tensors by numbers alone, as PyTorch does: index_select(dim, index), or coalesce() and masks of indices()"
         )
     found: Any = self
     at = 0
     for k in keys:
-        if isinstance(k, slice):
+        if k is None:
+            found = found.unsqueeze(at)
+        if k is None or isinstance(k, slice):
             at += 1
         else:
             if at < found._aval.ndim and not -found._aval.shape[at] <= k < found._aval.shape[at]:
                 raise IndexError(f"index {k} is out of bounds for dimension {at} with size {found._aval.shape[at]}")
             found = found.select(at, k)
     return found
+
+
+@answer("__setitem__")
+def setitem(self: Any, key: Any, value: Any) -> None:
+    """TypeError, always."""
+    raise TypeError("Cannot assign to a sparse tensor" if is_sparse(self) else "Cannot assign a sparse tensor to a part: to_dense() first")
 
 
 @answer("__iter__")
