@@ -147,6 +147,7 @@ def saved(m):
     return {"coo": s, "coalesced": s.coalesce(), "rows": s.to_sparse_csr(), "heads": m.eye(2, dtype=m.bool).to_sparse()}
 
 
+@pytest.mark.filterwarnings("ignore:Sparse (invariant|CSR)")  # PyTorch warns once
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("writes, reads", [(tj, tj), (tj, torch), (torch, tj)])
 def test_files(writes, reads, weights_only):
@@ -190,3 +191,12 @@ def test_products_do_not_become_dense():
     x = tj.arange(2.0 * n).reshape(n, 2).requires_grad_()
     (s @ x).sum().backward()
     assert tj.equal((s @ x), x.flip(0)) and tj.equal(x.grad, tj.ones(n, 2)) and s.coalesce()._nnz() == n
+
+
+def test_compared_by_assert_close():
+    s = saved(tj)["coo"]
+    tj.testing.assert_close(s, s.coalesce() * 1.0000001)
+    with pytest.raises(AssertionError, match="layout"):
+        tj.testing.assert_close(s, s.to_dense())
+    with pytest.raises(AssertionError, match="Mismatched elements: 2 / 6"):
+        tj.testing.assert_close(s, s * 2)
