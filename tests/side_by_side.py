@@ -25,9 +25,17 @@ def skipped_where_pytorch_cannot():
 
 
 def plain(x):
+    if isinstance(x, (torch.Tensor, tj.Tensor)) and "sparse" in str(x.layout):
+        return [str(x.layout), list(x.shape), x.requires_grad, plain(parts_of_sparse(x.detach()))]
     if isinstance(x, (torch.Tensor, tj.Tensor)):
         return [str(x.dtype), list(x.shape), x.requires_grad, x.detach().tolist()]
     return [plain(v) for v in x] if isinstance(x, (tuple, list)) else x
+
+
+def parts_of_sparse(x):
+    if x.is_sparse:
+        return [x.is_coalesced(), x._indices(), x._values()]
+    return [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x.ccol_indices(), x.row_indices(), x.values()]
 
 
 def agree(a, b):
@@ -69,7 +77,9 @@ def like_pytorch(program):
         told_once = (
             "create_graph=True", "torch.jit.script", "get_attr Node", "There is a performance drop", "TypedStorage is deprecated",
             "os.fork() was called", "Converting a tensor with requires_grad=True to a scalar", "Casting complex values to real",
-            "gradient layout contract", "is deprecated on 0-D tensors", "Using padding='same' with even kernel lengths",
+            "gradient layout contract",
+            "Sparse invariant checks", "Sparse CSR tensor support", "Sparse CSC tensor support", "torch.sparse.SparseTensor(",
+            "is deprecated on 0-D tensors", "Using padding='same' with even kernel lengths",
         )  # fmt: skip
         # Where in PyTorch's sources a warning comes from is not ours to say.
         kept = [w for w in caught if not any(part in str(w.message) for part in told_once)]

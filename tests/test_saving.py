@@ -101,7 +101,7 @@ def test_what_is_not_here_is_refused_by_name():
     content = written(torch.ones(2)).replace(b"_rebuild_tensor_v2", b"_rebuild_qtensor\nq")
     with pytest.raises(Exception, match="quantized|operand|Weights only"):
         read(content)
-    for name, said in {"_rebuild_sparse_tensor": "sparse", "_rebuild_qtensor": "quantized", "_rebuild_nested_tensor": "nested"}.items():
+    for name, said in {"_rebuild_qtensor": "quantized", "_rebuild_nested_tensor": "nested"}.items():
         with pytest.raises(RuntimeError, match=said):
             read(archive(b"\x80\x02ctorch._utils\n" + name.encode() + b"\n)R."))
     with pytest.raises(AttributeError, match=r"no torch\.hub\.nothing"):

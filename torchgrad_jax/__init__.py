@@ -32,7 +32,23 @@ from torchgrad_jax.namespace import api as _api  # noqa: E402
 
 globals().update(_api.public())
 
-from torchgrad_jax import _C, __future__, _vmap_internals, autograd, explain, fft, jit, linalg, overrides, random, runtime, special, storage, utils  # noqa: E402, F401
+from torchgrad_jax import (  # noqa: E402, F401
+    _C,
+    __future__,
+    _vmap_internals,
+    autograd,
+    explain,
+    fft,
+    jit,
+    linalg,
+    overrides,
+    random,
+    runtime,
+    sparse,
+    special,
+    storage,
+    utils,
+)
 from torchgrad_jax import interop as _interop  # noqa: E402
 from torchgrad_jax._C import DeviceObjType, ScriptObject, StreamObjType, TensorType  # noqa: E402, F401
 from torchgrad_jax._ops import Tag, ops  # noqa: E402, F401

@@ -17,6 +17,7 @@ from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
+from torchgrad_jax.autograd.sparse_gradients import gradient, with_sparse
 from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
@@ -30,6 +31,7 @@ from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.operator import ARRAY
+from torchgrad_jax.memory.sparse_content import is_sparse
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.elsewhere import Elsewhere
@@ -399,7 +401,7 @@ class GraphTask:
             return grad
         rec = self.calculus.recorder
         # Two inputs may share one gradient Value: each result is a tensor of its own.
-        return fresh(rec, grad if self.own else rec.alias(grad))
+        return gradient(rec, grad if self.own else rec.alias(grad))
 
 
 class _Ran(Undo):
@@ -501,7 +503,9 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
         undo.grads.append((extra, None, None, 0) if old is None else grad_before_write(extra, old))
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
-    if calculus.records:
+    if is_sparse(grad._value if calculus.records else grad) or (old is not None and is_sparse(old._value)):
+        extra.grad = with_sparse(calculus, old, grad)
+    elif calculus.records:
         extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
     elif old is None:
         first = fresh(calculus.recorder, grad if own else calculus.recorder.alias(grad))
@@ -511,7 +515,7 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
             raise RuntimeError(REPEATED)
         overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
     made = extra.grad
-    if old is not None and made is not None and (variable._view is not None or made._view is not None):
+    if old is not None and made is not None and not is_sparse(made._value) and (variable._view is not None or made._view is not None):
         _tell_of_layout(variable, made)
 
 

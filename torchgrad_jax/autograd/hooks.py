@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.autograd.sparse_gradients import gradient
 from torchgrad_jax.core.node import Calculus, Node, Nowhere
 from torchgrad_jax.core.op_node import OpNode
-from torchgrad_jax.core.tensor import Tensor, fresh
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.conversion import type_
 
 
 def lifted(calculus: Calculus, grad: Any) -> Any:
     """A gradient as a Tensor; None as it is."""
-    return grad if calculus.tensors or grad is None else fresh(calculus.recorder, calculus.recorder.alias(grad))
+    return grad if calculus.tensors or grad is None else gradient(calculus.recorder, calculus.recorder.alias(grad))
 
 
 def lowered(calculus: Calculus, grad: Any) -> Any:

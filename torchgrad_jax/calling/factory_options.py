@@ -29,7 +29,7 @@ def check_memory(name: str, options: dict[str, Any]) -> None:
         if type(value) not in classes:
             raise TypeError(f"{name}(): argument '{option}' must be {kind}, not {type(value).__name__}")
         if option == "layout" and value is not strided:
-            raise RuntimeError(f"{name}(): torchgrad_jax has strided tensors only, not {value}")
+            raise RuntimeError(f"{name}(): torchgrad_jax makes strided tensors so, not {value}: use torch.sparse_coo_tensor(size=...)")
         if option == "pin_memory" and value:
             raise RuntimeError(NO_PINNED)
 

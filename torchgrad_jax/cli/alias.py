@@ -220,7 +220,7 @@ _ADVICE = {
     "distributed.tensor": "arrays are laid out over devices by jax.sharding", "distributed": "run it as one process, which uses all of JAX's devices",
     "nn.parallel.DistributedDataParallel": "run it as one process, without wrapping the model", "export": _GRAPHS, "fx": _GRAPHS, "onnx": _GRAPHS,
     "ao": _PLAIN, "quantization": _PLAIN, "nn.quantized": _PLAIN, "nn.intrinsic": _PLAIN, "nn.qat": _PLAIN,
-    "sparse": "use dense tensors", "sparse_coo_tensor": "use dense tensors", "sparse_csr_tensor": "use dense tensors", 
+    "sparse": "use torch.sparse_coo_tensor", "sparse_bsr_tensor": "use torch.sparse_coo_tensor", "sparse_bsc_tensor": "use torch.sparse_coo_tensor",
     "nested": "pad, or pack sequences",
     "package": "import the module, and load its state_dict", "utils.mobile_optimizer": _GRAPHS, "_dynamo": "torch.compile is JAX's here",
     "_inductor": "XLA generates the code", "utils._python_dispatch": "torch.overrides.TorchFunctionMode sees each public call",

@@ -23,6 +23,7 @@ from jax import numpy as jnp
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.memory.sparse_content import is_sparse
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import ANOMALY, CHECK_NAN, Recorder, anomaly_of, call_values
@@ -215,6 +216,8 @@ class PassWatch:
             if target.hidden or (needed is not None and node.skips_unneeded and target not in needed):  # it goes nowhere
                 continue
             value = grad if grad is None or type(grad) is Value else grad._content()
+            if value is not None and is_sparse(value):
+                value = value.array.parts[-1]._content()
             if may_be_nan(value):
                 text = f"Function '{node.name()}' returned nan values in its {place}th output."
                 raise_where(call_values(_NEW_NAN, (value,)), text, lambda: texts_about(node))

@@ -7,14 +7,18 @@ from typing import Any
 
 from torchgrad_jax.runtime.pickles import in_pickles
 
+# By the names that pickles have for them.
+_layouts: dict[str, layout] = {}
+
 
 class layout:
-    """How a tensor's elements are stored: here all are `torch.strided`."""
+    """How a tensor's elements are stored: `torch.strided` for nearly all, and see `sparse/`."""
 
     __slots__ = ("_name",)
 
     def __init__(self, name: str) -> None:
         self._name = name
+        _layouts[f"torch.{name}"] = self
 
     def __repr__(self) -> str:
         return f"torch.{self._name}"
@@ -29,10 +33,10 @@ strided = layout("strided")
 
 @in_pickles("_get_layout")
 def _named(name: str) -> layout:
-    """What pickle calls, as in PyTorch's files. RuntimeError for layouts that there are none of here."""
-    if name != repr(strided):
-        raise RuntimeError(f"torchgrad_jax has no tensors of the layout {name}, only of torch.strided: call to_dense() before saving")
-    return strided
+    """What pickle calls, as in PyTorch's files. RuntimeError for what is no layout."""
+    if name not in _layouts:
+        raise RuntimeError(f"torchgrad_jax knows no layout {name}: call to_dense() before saving")
+    return _layouts[name]
 
 
 @lru_cache(4096)

@@ -146,12 +146,18 @@ def tensor_str(
     return _append_suffixes(prefix + contents, [s for s in suffixes if s], indent, options) + ")"
 
 
-def _append_suffixes(text: str, suffixes: Sequence[str], indent: int, options: _PrintOptions) -> str:
-    """Add the suffixes, each moved to a line of its own where it would not fit on the current one."""
+def with_suffixes(text: str, suffixes: Sequence[str], indent: int, apart: bool) -> str:
+    """A text that is not closed yet with its suffixes, each on a line of its own where it would not fit. apart: whether the first one is always."""
+    return _append_suffixes(text, suffixes, indent, _options, apart)
+
+
+def _append_suffixes(text: str, suffixes: Sequence[str], indent: int, options: _PrintOptions, apart: bool = False) -> str:
+    """Add the suffixes, each moved to a line of its own where it would not fit on the current one; the first one always if `apart`."""
     # PyTorch counts two columns more than the elements take, though not once a suffix has moved.
     column = len(text) - (text.rfind("\n") + 1) + 2
     for suffix in suffixes:
-        if column + len(suffix) + 2 > options.linewidth:
+        if apart or column + len(suffix) + 2 > options.linewidth:
+            apart = False
             text += ",\n" + " " * indent + suffix
             column = indent + len(suffix)
         else:

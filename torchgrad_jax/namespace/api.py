@@ -23,6 +23,7 @@ import torchgrad_jax.nn.pooling  # noqa: F401
 import torchgrad_jax.nn.recurrent  # noqa: F401
 import torchgrad_jax.nn.short_time  # noqa: F401
 import torchgrad_jax.nn.sparse  # noqa: F401
+import torchgrad_jax.sparse  # noqa: F401
 from torchgrad_jax.calling.generate import is_tensor
 from torchgrad_jax.calling.overrides import guarded
 from torchgrad_jax.core.tensor import Size, Tensor

@@ -24,13 +24,25 @@ from torchgrad_jax.functions.views import reshape, unsqueeze
 from torchgrad_jax.memory.storage import OfMask
 from torchgrad_jax.operators import embedding as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.sparse.embedding import followed
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
-def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool) -> Tensor:
+def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool = False) -> Tensor:
     name = _known_or_checked("embedding", weight, indices)
+    if sparse and _has_sparse_gradient(weight):
+        if scale_grad_by_freq:
+            raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+        return followed(call(name, weight.detach(), indices, padding_idx, False), weight, indices, padding_idx)
     return call(name, weight, indices, padding_idx, bool(scale_grad_by_freq))
+
+
+def _has_sparse_gradient(weight: Tensor) -> bool:
+    """Whether it gets a sparse gradient: a leaf does, of a backward pass. What transforms functions, and what made another tensor, has dense ones."""
+    rec = per_thread.recorder
+    return weight.requires_grad and weight.is_leaf and rec.grad_enabled and rec.level is None
 
 
 def _known_or_checked(name: str, weight: Tensor, indices: Tensor) -> str:
@@ -78,7 +90,7 @@ def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The rows of `weight` (V, D) at `input`. The row `padding_idx` gets no gradient; `sparse` changes nothing but PyTorch's layout of it.
+    """The rows of `weight` (V, D) at `input`. The row `padding_idx` gets no gradient. sparse: whether the gradient is a sparse tensor.
 
     IndexError for an index out of range, AssertionError for such a padding_idx, RuntimeError for a wrong dtype or shape.
     """
@@ -87,13 +99,13 @@ def embedding(
     padding = _padding(padding_idx, weight._aval.shape[0])
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
-    return _look_up(weight, input, padding, scale_grad_by_freq)
+    return _look_up(weight, input, padding, scale_grad_by_freq, sparse)
 
 
 @public("torch.embedding")
 def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """`torch.embedding`: the table comes first, and padding_idx is -1 for none."""
-    return _look_up(weight, indices, padding_idx, scale_grad_by_freq)
+    return _look_up(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
 def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[np.ndarray, int]:
@@ -150,6 +162,8 @@ def embedding_bag(
     bags, count = _bags(input, offsets, include_last_offset)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
+    if sparse and _has_sparse_gradient(weight):
+        return _reduced_sparse(weight, input, bags, count, mode, per_sample_weights, scale_grad_by_freq, padding_idx, offsets)
     return _reduced(weight, input, bags, count, mode, per_sample_weights, scale_grad_by_freq, padding_idx, offsets)
 
 
@@ -177,6 +191,26 @@ def _reduced(
     if offsets is not None and where._storage is None:
         where._value.counter = OfMask(offsets._content())
     return call(name, weight, flat, where, per_sample_weights, count, mode, padding, bool(scale_grad_by_freq))
+
+
+def _reduced_sparse(
+    weight: Tensor, input: Tensor, bags: np.ndarray, count: int, mode: str, per_sample_weights: Tensor | None, scale_grad_by_freq: bool,
+    padding_idx: int | None, offsets: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """`_reduced` by way of the rows, whose gradient with respect to the table is sparse."""
+    if mode == "max":
+        raise ValueError("max mode does not support sparse weights")
+    if scale_grad_by_freq:
+        raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
+    flat = reshape(input, (-1,))
+    rows = weight._aval.shape[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise RuntimeError(f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}")
+    padding = _padding(padding_idx, rows)
+    found = _look_up(weight, flat, padding, False, True)
+    bags = _without_padding(flat, bags, padding)
+    each = arange(len(bags), device=weight.device)
+    return _reduced(found, each, bags, count, mode, per_sample_weights, False, None, offsets)
 
 
 def _without_padding(flat: Tensor, bags: np.ndarray, padding: int) -> np.ndarray:

@@ -372,3 +372,32 @@ def lbfgs_direction(grad: Any, scale: Any, changes: list[Any], steps: list[Any],
 
     q, factors = loops.scan(newest_first, -grad, (ys, ss, rs, there), reverse=True)
     return loops.scan(oldest_first, q * scale, (ys, ss, rs, there, factors))[0], factors
+
+
+# ---------------------------------------------------------------------- of a sparse matrix: the places of its elements, and their values
+
+
+def _sum_of_rows(values: Any, rows: Any, cols: Any, dense: Any, size: int) -> Any:
+    found = jnp.zeros((size, dense.shape[1]), dense.dtype)
+    if not values.size or not dense.size:
+        return found
+    taken = dense.at[cols].get(mode="promise_in_bounds")
+    return found.at[rows].add(values[:, None] * taken, mode="drop")
+
+
+def _grad_of_elements(grad: Any, rows: Any, cols: Any, dense: Any, size: int) -> Any:
+    if not rows.size or not grad.size:
+        return jnp.zeros(rows.shape, grad.dtype)
+    return (grad.at[rows].get(mode="promise_in_bounds") * dense.conj().at[cols].get(mode="promise_in_bounds")).sum(1)
+
+
+def _grad_of_factor(grad: Any, values: Any, rows: Any, cols: Any, dense_sym_sizes: tuple[int, ...], size: int) -> Any:
+    return _sum_of_rows(values.conj(), cols, rows, grad, dense_sym_sizes[0])
+
+
+@op("_sparse_product(Tensor values, Tensor rows, Tensor cols, Tensor dense, int size)", method=False, toplevel=False, node="SparseAddmmBackward0",
+    grads={"values": _grad_of_elements, "dense": _grad_of_factor})  # fmt: skip
+def sparse_product(values: Any, rows: Any, cols: Any, dense: Any, size: int) -> Any:
+    """The product of a sparse matrix of `size` rows, which has `values` at `rows` and `cols`, all in range, and a dense one. What is at one place
+    twice is added."""
+    return _sum_of_rows(values, rows, cols, dense, size)

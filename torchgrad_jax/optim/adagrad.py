@@ -11,6 +11,7 @@ from torchgrad_jax.optim.arithmetic import addcdiv_
 from torchgrad_jax.optim.by_parameter import ByParameter, step_count
 from torchgrad_jax.optim.checks import check_fused, check_lr, check_not_negative
 from torchgrad_jax.optim.of_lists import of_lists
+from torchgrad_jax.sparse.tensors import is_sparse
 
 __all__ = ["Adagrad", "adagrad"]
 
@@ -24,7 +25,7 @@ class Adagrad(ByParameter):
     The state is there before the first step: s is initial_accumulator_value then. ValueError for negative settings.
     """
 
-    remembered = ("sum",)
+    remembered, takes_sparse = ("sum",), True
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
@@ -53,6 +54,12 @@ class Adagrad(ByParameter):
         start = group["initial_accumulator_value"]
         return {"step": step_count(group, p), "sum": full_like(p, complex(start, start) if p.is_complex() else start)}
 
+    @classmethod
+    def check_sparse(cls, group: dict[str, Any]) -> None:
+        """See ByParameter. RuntimeError where weights decay."""
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+
     @staticmethod
     def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
@@ -61,8 +68,19 @@ class Adagrad(ByParameter):
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
+        if is_sparse(grad):
+            _add_sparse(p, grad.coalesce(), s.sum, n)
+            return
         s.sum.addcmul_(grad, grad)
         addcdiv_(p, grad, s.sum.sqrt() + n.eps, n.step_size)
+
+
+def _add_sparse(p: Tensor, grad: Any, sum: Tensor, n: SimpleNamespace) -> None:
+    """The step where the gradient has some elements only: of these alone."""
+    places, values = tuple(grad.indices().unbind(0)), grad.values()
+    sums = sum[places] + values * values
+    sum.index_put_(places, sums)
+    p.index_put_(places, values / (sums.sqrt() + n.eps) * n.step_size, accumulate=True)
 
 
 adagrad = of_lists(

@@ -50,6 +50,8 @@ class Adam(ByParameter):
     range, and for tensors among them with `foreach` and without `capturable`.
     """
 
+    sparse_advice = ", please consider SparseAdam instead"
+
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False, capturable: bool = False,

@@ -14,6 +14,7 @@ from torchgrad_jax.optim import together
 from torchgrad_jax.optim.formula import whole_formula
 from torchgrad_jax.optim.optimizer import Optimizer, _use_grad_for_differentiable, evaluated
 from torchgrad_jax.optim.scalars import by_scalars, settings_of, write_scalars
+from torchgrad_jax.sparse.tensors import is_sparse
 
 FUSED_DTYPES = (
     "`fused=True` requires all the params to be floating point Tensors of supported devices: "
@@ -40,6 +41,8 @@ class ByParameter(Optimizer):
     as_pairs = True
     # Refuses a parameter that has a gradient, given its group, by RuntimeError.
     check: Callable[[dict[str, Any], Tensor], None] | None = None
+    # Whether the formula takes sparse gradients, and what else is said where it does not.
+    takes_sparse, sparse_advice = False, ""
 
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
@@ -104,6 +107,8 @@ class ByParameter(Optimizer):
             if grad is not None:
                 if check is not None:
                     check(group, p)
+                if type(grad) is not Tensor and is_sparse(grad):
+                    self.check_sparse(group)
                 if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
                 state = self.state[p] if names or self.scalars else {}
@@ -113,10 +118,22 @@ class ByParameter(Optimizer):
                 grads.append(grad)
                 states.append(state)
         if len(set(map(id, params))) == len(params):
-            self.update(h, names, params, grads, states)
+            rest = [i for i, grad in enumerate(grads) if type(grad) is Tensor or not is_sparse(grad)]
+            if len(rest) < len(grads):  # those that are not are updated apart, each by its formula
+                apart = [i for i in range(len(grads)) if i not in rest]
+                for part in (apart, rest) if rest else (apart,):
+                    self.update(h, names, [params[i] for i in part], [grads[i] for i in part], [states[i] for i in part])
+            else:
+                self.update(h, names, params, grads, states)
         else:  # a parameter that is there twice is changed twice
             for p, grad, state in zip(params, grads, states, strict=True):
                 self.update(h, names, [p], [grad], [state])
+
+    @classmethod
+    def check_sparse(cls, group: dict[str, Any]) -> None:
+        """Refuse a sparse gradient, where the formula takes none. RuntimeError."""
+        if not cls.takes_sparse:
+            raise RuntimeError(f"{cls.__name__.removesuffix('W')} does not support sparse gradients{cls.sparse_advice}")
 
     @classmethod
     def update(

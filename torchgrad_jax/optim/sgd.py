@@ -26,7 +26,7 @@ class SGD(ByParameter):
     ValueError for negative settings, and for nesterov without momentum or with dampening.
     """
 
-    scalars, as_pairs = (), False
+    scalars, as_pairs, takes_sparse = (), False, True
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float | Tensor = 0,

@@ -11,6 +11,7 @@ from typing import Any
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.strides import layout
 from torchgrad_jax.functions import legacy
 from torchgrad_jax.functions.storages import TypedStorage, UntypedStorage, old_classes
 from torchgrad_jax.runtime.device import device
@@ -202,6 +203,15 @@ def _check_contentless(dtype: Any, size: Any, stride: Any, requires_grad: Any) -
         raise TypeError("a tensor without content has a dtype, sizes and strides")
 
 
+def _check_sparse(kind: Any, data: Any) -> None:
+    if not isinstance(kind, layout) or not isinstance(data, tuple) or not 3 <= len(data) <= 4:
+        raise TypeError("a sparse tensor has a layout and parts")
+    places = data[:-1] if isinstance(data[-1], bool) else data
+    if not all(isinstance(part, Tensor) for part in places[:-1]) or not isinstance(places[-1], (tuple, list)):
+        raise TypeError("a sparse tensor is made of tensors and a size")
+    _check_numbers(places[-1])
+
+
 def _ours(name: str) -> Any:
     return names.find("torch._utils", name)
 
@@ -215,6 +225,7 @@ CALLS = {
     "torch._utils._rebuild_meta_tensor_no_storage": Call(_ours("_rebuild_meta_tensor_no_storage"), 4, 4, _check_contentless),
     "torch._utils._rebuild_parameter": Call(_ours("_rebuild_parameter"), 3, 3, _check_parameter),
     "torch._utils._rebuild_parameter_with_state": Call(_ours("_rebuild_parameter_with_state"), 4, 4, _check_parameter),
+    "torch._utils._rebuild_sparse_tensor": Call(_ours("_rebuild_sparse_tensor"), 2, 2, _check_sparse),
     "torch._tensor._rebuild_from_type_v2": Call(_REBUILD_FROM_TYPE, 4, 4, None, _from_type),
     "torch.serialization._get_layout": Call(names.find("torch.serialization", "_get_layout"), 1, 1, _want(str)),
     "torch.Size": Call(Size, 0, 1, _check_numbers),
@@ -227,7 +238,7 @@ CALLS = {
     "_codecs.encode": Call(codecs.encode, 1, 2, _check_encode),
 }
 for _name, _what in (
-    ("_rebuild_sparse_tensor", "sparse tensors"), ("_rebuild_qtensor", "quantized tensors"), ("_rebuild_nested_tensor", "nested tensors"),
+    ("_rebuild_qtensor", "quantized tensors"), ("_rebuild_nested_tensor", "nested tensors"),
     ("_rebuild_wrapper_subclass", "tensors that wrap others"),
     ("_rebuild_device_tensor_from_numpy", "tensors of other back ends"), ("_rebuild_device_tensor_from_cpu_tensor", "tensors of other back ends"),
 ):  # fmt: skip

@@ -204,6 +204,7 @@ def _tensors(actual: Tensor, expected: Tensor, rules: Rules) -> str | None:
     ):
         if checked and a != e:
             return f"The values for attribute '{name}' do not match: {a} != {e}."
+    actual, expected = (t.detach().to_dense() for t in (actual, expected))
     rtol, atol = rules.tolerances or _looser(*(TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (actual, expected)))
     common = promote_types(actual._aval.dtype, expected._aval.dtype)
     a, e = (np.asarray(t.detach()._concrete()).astype(common) for t in (actual, expected))
