@@ -17,12 +17,12 @@ _SINGULAR_VECTORS = (
 )
 
 
-def of_eigenvectors(name: str, made: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def of_eigenvectors(name: str, made: Any) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, whose node refuses gradients along their phases."""
     return _refusing(made, (1,), _EIGENVECTORS.format(name), 1e-2)
 
 
-def of_singular_vectors(made: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def of_singular_vectors(made: Any) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and Vh, whose node refuses gradients along the phases that columns of U and rows of Vh have in common."""
     return _refusing(made, (0, 2), _SINGULAR_VECTORS, 5e-3)
 
