@@ -356,8 +356,8 @@ def test_a_factory_honours_what_it_is_asked_for_or_refuses_it():
     assert not wrong, wrong
 
 
-def test_there_are_strided_tensors_only():
+def test_factories_make_strided_tensors_only():
     sparse = tj.layout("sparse_coo")
     for make in (tj.zeros, tj.rand, tj.tensor([1.0]).new_zeros, tj.eye, lambda n, layout: tj.zeros_like(tj.ones(n), layout=layout)):
-        with pytest.raises(RuntimeError, match="has strided tensors only, not torch.sparse_coo"):
+        with pytest.raises(RuntimeError, match="makes strided tensors so, not torch.sparse_coo"):
             make(3, layout=sparse)

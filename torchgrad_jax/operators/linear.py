@@ -47,7 +47,7 @@ def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once
         return (lax.dot(a, b, precision=PRECISION, preferred_element_type=np.float32) + bias.astype(np.float32)).astype(a.dtype)
     product = dot(a, b)
-    return lax.add(product, broadcast_to(bias, product.shape))
+    return product | bias if product.dtype == np.bool_ else lax.add(product, broadcast_to(bias, product.shape))
 
 
 def _check_trilinear(a: Any, weight: Any, b: Any) -> None:

@@ -16,6 +16,8 @@ from torchgrad_jax.runtime.native import blas
 STEP = 700.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
 CHEAP, DEAR, SPECIAL = 0.15, 1.0, 60.0
+# Importing scipy, which is done once, whatever the number of elements.
+IMPORT = 1e8
 # A multiply-add of a matrix product, and what the product takes besides; from so many on `native` shares it with helpers, which takes this part.
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
 HELPED_FROM, HELPED = 1 << 21, 0.5

@@ -13,7 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Prepared
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, SHARED, STEP, VIEW
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.reducing import is_by_loops
@@ -74,7 +74,8 @@ class Plan(Prepared):
         """The same plan with the cost of `count` elements instead of its `own`."""
         found = copy(self)
         steps = STEP * self.size
-        found.cost = steps + (self.cost - steps) * count / max(own, 1)
+        once = (self.cost - steps) // IMPORT * IMPORT
+        found.cost = steps + once + (self.cost - steps - once) * count / max(own, 1)
         return found
 
     @property

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.cost import DEAR, SPECIAL, per_element
+from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
-# Nanoseconds of the import; up to how many elements Python's own functions are called one by one, whether scipy is there or not: a result must
-# not depend on that.
-_IMPORT, _FEW = 1e8, 4096
+# Up to how many elements Python's own functions are called one by one, whether scipy is there or not: a result must not depend on that.
+_FEW = 4096
 _NAMES = {
     "erf_inv": "erfinv", "igamma": "gammainc", "igammac": "gammaincc", "zeta": "zeta", "regularized_incomplete_beta": "betainc",
 }  # fmt: skip
@@ -30,7 +29,7 @@ def _scipy(name: str) -> Callable[..., Any]:
 
 
 def _cost(eqn: Any) -> float:
-    return per_element(SPECIAL, eqn) + (0.0 if "scipy.special" in sys.modules else _IMPORT)
+    return per_element(SPECIAL, eqn) + (0.0 if "scipy.special" in sys.modules else IMPORT)
 
 
 def _cost_of_few(eqn: Any) -> float:
@@ -85,7 +84,7 @@ def _erf_cost(eqn: Any) -> float:
         return per_element(2 * DEAR, eqn)
     size = eqn.outvars[0].aval.size
     if size >= _MANY_SINGLE:
-        return _IMPORT
+        return IMPORT
     return per_element(2 * SPECIAL, eqn) if size <= _FEW_SINGLE else 15_000.0 + per_element(3 * DEAR, eqn)
 
 
