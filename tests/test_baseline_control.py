@@ -150,7 +150,7 @@ def test_a_factorization_multiplied_out_is_the_matrix(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(6, 6), (6, 3), (2, 3, 6), (40, 40), (70, 70)])
+@pytest.mark.parametrize("shape", [(6, 6), (6, 3), (2, 3, 6), (40, 40), (150, 150), (2, 150, 70), (70, 150), (520, 515)])
 def test_exchanged_rows(dtype, shape):
     """The largest of each column comes first, also where the whole column is 0."""
     a = np.random.RandomState(0).standard_normal(shape).astype(dtype)
@@ -175,7 +175,7 @@ def test_householder_reflections(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left", [True, False])
-@pytest.mark.parametrize("size", [4, 40, 70])  # step by step, and by BLAS
+@pytest.mark.parametrize("size", [4, 40, 150, 520])  # step by step, by blocks, and by BLAS
 def test_triangular_systems(dtype, left, size):
     a = (values(dtype, (2, size, size)) / size + 3 * np.eye(size)).astype(dtype)
     b = values(dtype, (2, size, 3) if left else (2, 3, size))

@@ -114,8 +114,10 @@ def _qr(eqn: Any) -> Any:
 
 # ---------------------------------------------------------------------- matrix by matrix
 
-# Up to this many rows and columns matrices are solved and factorized step by step. scipy, which has LAPACK's own functions, takes 110 ms to import.
+# Up to this many rows and columns matrices are solved and factorized step by step, up to so many by such blocks and products. Beyond it scipy, which
+# takes 110 ms to import, has LAPACK's own functions.
 _SMALL = 64 if blocks.by_numbers else 32
+_BY_BLOCKS = 512
 # One call of such a function, in nanoseconds.
 _ROUTINE = 12_000.0
 
@@ -147,7 +149,7 @@ def _elimination(eqn: Any, step: float) -> float:
     a, b = eqn.invars[0].aval, eqn.invars[-1].aval
     *batch, rows, columns = a.shape
     least = min(rows, columns)
-    besides = _ROUTINE if least > _SMALL else 500.0 if blocks.by_numbers else step * least
+    besides = _ROUTINE if least > _BY_BLOCKS else 500.0 * -(-least // _SMALL) if blocks.by_numbers else step * least
     return 2000.0 + math.prod(batch) * besides + 0.4 * weight(a.dtype) * least * max(a.size, b.size)
 
 
@@ -171,14 +173,28 @@ def _triangular_solve(eqn: Any) -> Any:
         a = np.conj(a) if conjugated else a
         return [_routine("blas", "trsm", dtype)(1, a, b, side=int(not left), lower=int(lower), trans_a=int(transposed), diag=int(unit))]
 
-    if size <= _SMALL:
+    if size <= _BY_BLOCKS:
         return by_steps
     run = _each(by_blas, [(shape, dtype)], 2)
     return lambda a, b: run(a, b)[0]
 
 
 def _substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
-    """The solutions of triangular systems (`lanes.substitute`)."""
+    """The solutions of triangular systems: those of a half of them, then the others', from which these are taken."""
+    size = a.shape[-1]
+    if size <= _SMALL:
+        return _step_by_step(a, b, turned, lower, unit)
+    half = -(-size // (2 * _SMALL)) * _SMALL
+    first, rest = (slice(half), slice(half, None)) if lower else (slice(half, None), slice(half))
+    x = np.empty(b.shape, b.dtype)
+    x[..., first, :] = _substituted(a[..., first, first], b[..., first, :], turned, lower, unit)
+    between = a[..., first, rest].mT if turned else a[..., rest, first]
+    x[..., rest, :] = _substituted(a[..., rest, rest], b[..., rest, :] - np.matmul(between, x[..., first, :]), turned, lower, unit)
+    return x
+
+
+def _step_by_step(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
+    """The solutions of small triangular systems (`lanes.substitute`)."""
     x = np.array(b, order="C")
     systems, found = _batch(np.ascontiguousarray(a)), _batch(x)
     if x.dtype.kind != "c":
@@ -198,6 +214,8 @@ def _lu(eqn: Any) -> Any:
 
     if max(shape[-2:]) <= _SMALL:
         return _factorized
+    if max(shape[-2:]) <= _BY_BLOCKS:
+        return _each(_factorized_by_blocks, _avals(eqn), 2)
     factorized = _each(lambda a: _routine("lapack", "getrf", dtype)(a)[:2], _avals(eqn)[:2], 2)
 
     def run(a: Any) -> list[Any]:
@@ -217,6 +235,22 @@ def _factorized(a: Any) -> list[Any]:
         return [a, pivots, order]
     for matrix, exchanged, one in zip(_batch(a), _batch(pivots, 1), _batch(order, 1), strict=True):
         lanes.factorize(0, matrix.reshape(-1), exchanged, one, rows, columns)
+    return [a, pivots, order]
+
+
+def _factorized_by_blocks(a: Any) -> list[Any]:
+    """The same of one matrix: columns by columns, what is right of them by products."""
+    a = np.array(a, order="C")
+    rows, columns = a.shape
+    pivots, order = np.empty(min(rows, columns), np.int32), np.arange(rows, dtype=np.int32)
+    for begin in range(0, len(pivots), _SMALL):
+        end = min(begin + _SMALL, len(pivots))
+        made, exchanged, moved = _factorized(a[begin:, begin:end])
+        a[begin:], order[begin:] = a[begin:][moved], order[begin:][moved]
+        a[begin:, begin:end], pivots[begin:end] = made, exchanged + begin
+        if end < columns:
+            a[begin:end, end:] = _step_by_step(made[: end - begin], a[begin:end, end:], False, True, True)
+            a[end:, end:] -= np.matmul(made[end - begin :], a[begin:end, end:])
     return [a, pivots, order]
 
 
