@@ -146,11 +146,16 @@ def _batch(a: Any, rank: int = 2) -> Any:
 
 def _elimination(eqn: Any, step: float) -> float:
     """The cost of so many multiply-adds as eliminating takes. step: what NumPy takes for one column besides."""
-    a, b = eqn.invars[0].aval, eqn.invars[-1].aval
+    a, changed = eqn.invars[0].aval, eqn.invars[-1].aval
     *batch, rows, columns = a.shape
     least = min(rows, columns)
-    besides = _ROUTINE if least > _BY_BLOCKS else 500.0 * -(-least // _SMALL) if blocks.by_numbers else step * least
-    return 2000.0 + math.prod(batch) * besides + 0.4 * weight(a.dtype) * least * max(a.size, b.size)
+    if least > _BY_BLOCKS:
+        besides, one = _ROUTINE, 0.4
+    elif blocks.by_numbers:
+        besides, one = 500.0 if least <= _SMALL else 8_000.0 * -(-least // _SMALL), 0.05
+    else:
+        besides, one = step * least, 0.4
+    return 2000.0 + math.prod(batch) * besides + one * weight(a.dtype) * least * changed.size
 
 
 @rule("triangular_solve", cost=partial(_elimination, step=7_000.0))
