@@ -143,6 +143,12 @@ def without_dead_code(closed: Any) -> Any:
     return core.ClosedJaxpr(partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), True)[0], closed.consts)
 
 
+def function_of(closed: Any) -> str:
+    """The name of the function that a `ClosedJaxpr` is the trace of; "" where it is not known."""
+    about = getattr(getattr(closed.jaxpr, "debug_info", None), "func_src_info", None)
+    return about.partition(" ")[0] if isinstance(about, str) else ""
+
+
 def directly(compiled: Any) -> Callable[..., Any]:
     """What a `jax.stages.Compiled` that has been called once calls in its turn, by 0.6 us the quicker; itself where there is no such thing."""
     return getattr(compiled, "_call", None) or compiled

@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import blocks, lanes
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
 from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR
+from torchgrad_jax.runtime.baseline.inlining import WHOLE
 from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, is_floating, is_half, rule
 
 # From this size on half precision is computed on a whole array widened to float32; below, the two conversions cost more.
@@ -42,10 +43,10 @@ def of_numbers(number: int) -> Writing | None:
     return Writing(function, function.over)
 
 
-_SINGLE = {
-    name: of_numbers(number) for name, number in
-    {"exp": lanes.EXP, "log": lanes.LOG, "log1p": lanes.LOG1P, "tanh": lanes.TANH, "logistic": lanes.LOGISTIC}.items()
+_LANES = {
+    "exp": lanes.EXP, "log": lanes.LOG, "log1p": lanes.LOG1P, "tanh": lanes.TANH, "logistic": lanes.LOGISTIC, "sin": lanes.SIN, "cos": lanes.COS,
 }  # fmt: skip
+_SINGLE = {name: of_numbers(number) for name, number in _LANES.items()}
 
 
 def _direct(function: Callable[..., Any], dear: bool, single: Writing | None = None) -> Callable[[Any], Any]:
@@ -79,7 +80,7 @@ def _widened(function: Callable[..., Any], dtype: np.dtype) -> Callable[..., Any
 for _name, _function in _CHEAP.items():
     rule(_name, each=CHEAP, elementwise=True)(_direct(_function, False))
 for _name, _function in _DEAR.items():
-    rule(_name, each=DEAR, elementwise=True)(_direct(_function, True, _SINGLE.get(_name)))
+    rule(_name, WHOLE + _name, each=DEAR, elementwise=True)(_direct(_function, True, _SINGLE.get(_name)))
 
 
 # ---------------------------------------------------------------------- larger and smaller

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from torchgrad_jax.runtime._jax_compat import function_of
 from torchgrad_jax.runtime.baseline.convolutions import fits_loops, has_loops
 from torchgrad_jax.runtime.baseline.cost import multiplies_natively
 
@@ -22,8 +23,20 @@ _CALLS = {
 }
 
 
+# The names of functions with derivatives of their own that are written out for XLA, and are what their last part says.
+WHOLE = "torchgrad_jax."
+
+
+def name_of(eqn: Any) -> str:
+    """What an equation is found by: its primitive's name, or that of a function that is taken as a whole."""
+    name = function_of(eqn.params["call_jaxpr"]) if eqn.primitive.name == "custom_jvp_call" else ""
+    return name if name.startswith(WHOLE) else eqn.primitive.name
+
+
 def called(eqn: Any) -> tuple[Any, list[Any]] | None:
     """The jaxpr that an equation does nothing but call, and its constants; None for other equations."""
+    if name_of(eqn) != eqn.primitive.name:
+        return None
     name = _CALLS.get(eqn.primitive.name)
     return None if name is None else opened(eqn.params[name])
 

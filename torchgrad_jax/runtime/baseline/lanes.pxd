@@ -27,6 +27,17 @@ cdef extern from *:
     #endif
     #include "torchgrad_jax/runtime/native/functions.h"
     #define TJ_LOOP(which, result) case which: TJ_APART for (i = 0; i < n; i++) { out[i] = (result); } break;
+    #define TJ_WAVE(which, quarters) case which: {                                                                             \\
+        int large = 0;                                                                                                        \\
+        for (i = 0; i < n; i++) { large |= !(fabsf(a[i]) < TJ_NEAR); }                                                        \\
+        if (large) {                                                                                                          \\
+            for (i = 0; i < n; i++) {                                                                                         \\
+                out[i] = fabsf(a[i]) < TJ_NEAR ? tj_wave(a[i], quarters) : tj_wave_of_large(a[i], quarters);                  \\
+            }                                                                                                                 \\
+            break;                                                                                                            \\
+        }                                                                                                                     \\
+        TJ_APART for (i = 0; i < n; i++) { out[i] = tj_wave(a[i], quarters); }                                                \\
+        break; }
     #define TJ_NONE
     #define TJ_SINGLE                                                                                                         \\
         TJ_LOOP(22, tj_exp(a[i]))                                                                                             \\
@@ -34,7 +45,9 @@ cdef extern from *:
         TJ_LOOP(24, 1 / (1 + tj_exp(-a[i])))                                                                                  \\
         TJ_LOOP(25, tj_erf(a[i]))                                                                                             \\
         TJ_LOOP(26, tj_log(a[i]))                                                                                             \\
-        TJ_LOOP(27, tj_log1p(a[i]))
+        TJ_LOOP(27, tj_log1p(a[i]))                                                                                           \\
+        TJ_WAVE(28, 0)                                                                                                        \\
+        TJ_WAVE(29, 1)
     #define TJ_LANES(name, real, root, magnitude, more)                                                                        \\
     TJ_CLONES static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {             \\
         Py_ssize_t i;                                                                                                         \\

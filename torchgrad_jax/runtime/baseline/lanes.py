@@ -28,12 +28,12 @@ _FUNCTIONS = (
     np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, _select, np.copy, lambda a: a != 0,
 )  # fmt: skip
 # Of how many operands each is.
-ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 11)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
 LOAD, KEEP, SPREAD = 19, 20, 21
 # Of float32 alone, and in C alone: polynomials, the Cephes library's (S. Moshier) for single precision, right to some units of the last place.
-EXP, TANH, LOGISTIC, ERF, LOG, LOG1P = range(22, 28)
+EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
 
 
 def memory(array: Any, length: int, letter: int, written: bool) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.inlining import called, opened
+from torchgrad_jax.runtime.baseline.inlining import called, name_of, opened
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -47,7 +47,8 @@ def _same(a: Any, consts: Any, b: Any, other_consts: Any, places: dict[Any, Any]
             return different
         inner, other = called(e), called(f)
         if inner is None or other is None:
-            if not _same_params(e.params, f.params) or not _paired(e.outvars, f.outvars, places):
+            whole = name_of(e) != e.primitive.name and name_of(e) == name_of(f)
+            if not (whole or _same_params(e.params, f.params)) or not _paired(e.outvars, f.outvars, places):
                 return different
             continue
         places.update({("a", v): p for v, p in zip(inner[0].invars, mine, strict=True)})

@@ -14,7 +14,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Prepared
 from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW
-from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, opened
+from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.reducing import is_by_loops
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
@@ -185,7 +185,8 @@ class _Build:
     def add(self, eqn: Any, operands: list[int]) -> list[int]:
         """Add what carries out one equation. Returns the slots of its results."""
         _check(eqn.outvars)
-        rule = find(eqn.primitive.name)
+        name = name_of(eqn)
+        rule, several = find(name), eqn.primitive.multiple_results and name == eqn.primitive.name
         self.multiplies = self.multiplies or rule.make.__module__.endswith(_BY_BLAS)
         made = rule.make(eqn)
         if type(made) is Same:
@@ -209,7 +210,7 @@ class _Build:
         elif eqn.primitive.name in BY_XLA:
             one, element = BY_XLA[eqn.primitive.name]
             self.alike += one + element * eqn.invars[0].aval.size
-        results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, eqn.primitive.multiple_results)
+        results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, several)
         if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
             self.say_memory(self.steps[-1], eqn, rule.fresh, made)
         return results

@@ -49,4 +49,18 @@ static inline float tj_log1p(float x) {
     float u = 1 + x, found = tj_log_with(u, (x > 1 ? 1 - (u - x) : x - (u - 1)) / u);
     return u == 1 ? x : found;  /* -0.0 too */
 }
+/* sin(x + quarters * pi / 2). Of large numbers too many digits of pi would count, which the C library has. */
+#define TJ_NEAR 8192.0f
+static inline float tj_wave(float x, int quarters) {
+    float n = (x * 0.636619772f + 12582912.0f) - 12582912.0f;  /* the nearest integer */
+    float r = ((x - n * 1.5703125f) - n * 4.837512969970703125e-4f) - n * 7.549533620476723e-8f - n * 2.5633440682570896e-12f, z = r * r, found;
+    float odd = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    float even = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * (z * z) - 0.5f * z + 1;
+    int place = (int)n + quarters;
+    found = place & 1 ? even : odd;
+    return quarters == 0 && x == 0 ? x : place & 2 ? -found : found;
+}
+static inline float tj_wave_of_large(float x, int quarters) {
+    return (float)(quarters ? cos((double)x) : sin((double)x));
+}
 #endif
