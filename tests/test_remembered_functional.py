@@ -136,3 +136,15 @@ def test_arguments_that_are_missing_or_wrong():
             functional.hessian(energy, [1.0])
         with pytest.raises(RuntimeError, match="should contain a single element"):
             functional.hessian(vectors, torch.ones(3))
+
+
+def test_running_statistics_are_moved_by_each_call():
+    """No version tells of that."""
+    mean, variance = torch.zeros(3), torch.ones(3)
+    x = torch.arange(12.0).reshape(4, 3) ** 2
+    expected = 0.0
+    for _ in range(5):
+        functional.vjp(lambda x: torch.nn.functional.batch_norm(x, mean, variance, training=True), x, torch.ones(4, 3))
+        expected = 0.9 * expected + 0.1 * x.mean(0)
+        np.testing.assert_allclose(mean.numpy(), expected.numpy(), rtol=1e-5)
+    assert known() == 0

@@ -83,12 +83,12 @@ def _first(
     rec: Recorder, key: Any, found: Reached, parts: tuple[Any, ...], body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """The first call of its kind. One that warns, or that changes what it reaches or is given, must be done anew each time, and is not rehearsed."""
-    versions, said = [t._version for t in found.tensors], user_code.said
+    before, said = list(map(_memory, found.tensors)), user_code.said
     result = body(*args, **kwargs)
     after = reached(parts)
     same = (
         user_code.said == said and after is not None and after.contents(args, kwargs, rec.grad_enabled) is not None and after.key == found.key
-        and all(map(is_, after.tensors, found.tensors)) and [t._version for t in found.tensors] == versions
+        and all(map(is_, after.tensors, found.tensors)) and all(map(_is_unwritten, found.tensors, before))
     )  # fmt: skip
     if len(_known) >= MOST_KEPT:
         _known.clear()
@@ -194,18 +194,32 @@ def _rehearsed(
 
 def _called(body: Callable[[], Any], tensors: Sequence[Tensor], before: _Before, noted: NotingNodes) -> tuple[list[Any], TreeSpec] | None:
     """The leaves of what `body` returns, and their structure; None where it writes, draws random numbers, or returns what cannot be made anew."""
-    shared = [(t._storage, t._version) for t in tensors]
+    memories = list(map(_memory, tensors))
     result = body()
-    for t, (storage, version) in zip(tensors, shared, strict=True):
-        if t._version != version or (t._storage is not storage and storage is not None):  # there is one from when it is first asked for
-            return None
-    if not np.array_equal(state_of_random(), before.drawn):
+    if not all(map(_is_unwritten, tensors, memories)) or not np.array_equal(state_of_random(), before.drawn):
         return None
     leaves, spec = tree_flatten(result)
     results = [t for t in leaves if isinstance(t, Tensor)]
     if not (results and is_plain(spec) and all([_is_new(t, noted) for t in results])) or _share(results, tensors):
         return None
     return leaves, spec
+
+
+def _memory(t: Tensor) -> tuple[Any, Any, int, Value]:
+    storage = t._storage
+    return storage, None if storage is None else storage.counter, t._version, t._content()
+
+
+def _is_unwritten(t: Tensor, before: tuple[Any, Any, int, Value]) -> bool:
+    """Whether nothing was written into a tensor since then: not running statistics, whose writes only change the counter. It may have a storage now,
+    which is made when one is first asked for."""
+    storage, counter, version, value = before
+    if t._version != version:
+        return False
+    if storage is not None:
+        return t._storage is storage and storage.counter is counter
+    now = t._content()
+    return now is value or (now.array is value.array and (now.array is not None or (now.epoch is value.epoch and now.slot == value.slot)))
 
 
 def _is_new(t: Tensor, noted: NotingNodes) -> bool:
