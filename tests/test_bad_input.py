@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 import warnings
 
@@ -361,3 +362,4 @@ def test_factories_make_strided_tensors_only():
     for make in (tj.zeros, tj.rand, tj.tensor([1.0]).new_zeros, tj.eye, lambda n, layout: tj.zeros_like(tj.ones(n), layout=layout)):
         with pytest.raises(RuntimeError, match="makes strided tensors so, not torch.sparse_coo"):
             make(3, layout=sparse)
+    assert pickle.loads(pickle.dumps(tj.sparse_coo)) is tj.sparse_coo  # which `sparse`, of the same name, is not taken for

@@ -18,7 +18,7 @@ class layout:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        _layouts[f"torch.{name}"] = self
+        _layouts.setdefault(f"torch.{name}", self)
 
     def __repr__(self) -> str:
         return f"torch.{self._name}"
