@@ -1,6 +1,6 @@
-import math
-
 """Gradients through sparse tensors: with respect to their values, to dense operands and to the sparse tensors themselves."""
+
+import math
 
 import pytest
 from side_by_side import like_pytorch
