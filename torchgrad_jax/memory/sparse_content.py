@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.value import Lifted, Value
 class SparseContent(Lifted):
     """A sparse tensor's layout and parts: of `sparse_coo` indices and values, of the compressed ones where rows (columns) begin, which columns (rows)
     they have, and values. coalesced: whether indices are known to be in order and each there once. known: what has been found out about the
-    indices, see `sparse/patterns.py`.
+    indices, see `sparse/coordinates.py`.
 
     Operations of the library's own on such a Value go to its level, which adds them and refuses all else: so nothing takes the values alone, or
     an array that is not there, for the content. What users call is answered by `SparseTensor` (`sparse/`).
@@ -23,8 +23,6 @@ class SparseContent(Lifted):
     level: Any = None  # `sparse/level.py` has it
     # What `sparse/tensors.py` makes of such a Value.
     tensor: Callable[[Value], Any]
-    # A gradient with respect to the values as one with respect to the tensor: `sparse/attributes.py` puts it here.
-    shaped: Callable[[Any, Any], Any]
 
     def __init__(self, layout: Any, parts: tuple[Any, ...], coalesced: bool, known: Any = None) -> None:
         self.layout, self.parts, self.coalesced, self.known = layout, parts, coalesced, known

@@ -15,7 +15,6 @@ from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.conversion import parse_to
-from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.sparse.arithmetic import written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, integers, known_of, nnz, sparse_dim, taken
@@ -175,9 +174,6 @@ def shaped_like(s: SparseTensor, grad: Tensor) -> SparseTensor:
             grad = grad.index_select(0, integers(first, grad))
         return of_coordinates(known.indices, grad, s._aval.shape, True)
     return made_of(s._aval.shape, (*content.parts[:-1], grad), content.layout, content.coalesced, content.known)
-
-
-SparseContent.shaped = staticmethod(shaped_like)
 
 
 def _keeps_grad(s: SparseTensor) -> bool:
