@@ -34,9 +34,9 @@ MODULES = (
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
-    "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
+    "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
     "runtime/recording/making", "runtime/recording/holding",
-    "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/twister",
+    "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce")])  # of C's, which declarations include
 DIGEST = "digest.txt"

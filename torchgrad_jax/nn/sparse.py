@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,12 @@ def _look_up(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_fr
         if scale_grad_by_freq:
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         return followed(call(name, weight.detach(), indices, padding_idx, False), weight, indices, padding_idx)
-    return call(name, weight, indices, padding_idx, bool(scale_grad_by_freq))
+    return apply(_bound(name, padding_idx, bool(scale_grad_by_freq)), (weight, indices))
+
+
+@lru_cache(1024)
+def _bound(name: str, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    return registry[name].bind((ARRAY, ARRAY, Static(padding_idx), Static(scale_grad_by_freq)))
 
 
 def _has_sparse_gradient(weight: Tensor) -> bool:

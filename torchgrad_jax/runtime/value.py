@@ -122,6 +122,8 @@ _STANDING = (Tracer, Lifted)
 BYTES_CARRIED, OFTEN_CARRIED = 50_000, 32
 # What is moved to a device stays on the host up to this many bytes, until XLA reads it: what is new is interpreted there. More is on its way at once.
 MOST_LEFT_BEHIND = 1 << 20
+# Of so few elements the extremes are found sooner by Python than by NumPy.
+_FEW_BOUNDED = 32
 
 
 class Watch:
@@ -211,7 +213,7 @@ class Value:
         if found is None:
             array = self.at_hand()
             if array is not None and array.size:
-                found = self.bounds = int(array.min()), int(array.max())
+                found = self.bounds = _bounds(array)
         return found
 
     def concrete(self) -> Any:
@@ -247,6 +249,13 @@ class Value:
 
     def __repr__(self) -> str:
         return f"Value({self.aval}, {'pending' if self.array is None else 'concrete'})"
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    if array.size <= _FEW_BOUNDED:
+        found = array.ravel().tolist()
+        return int(min(found)), int(max(found))
+    return int(array.min()), int(array.max())
 
 
 def constant(array: Any, aval: Aval | None = None) -> Value:

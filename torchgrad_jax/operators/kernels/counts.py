@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.operators.kernels import choosing, drawing
 from torchgrad_jax.operators.kernels.distributions import (
     FLOATING,
     REAL_OF,
@@ -22,9 +23,11 @@ from torchgrad_jax.operators.kernels.distributions import (
     exponential,
     finish,
     hits,
+    in_order,
     name_of,
     number,
     ordered,
+    standard_exponential,
     unit,
     unit64,
     unsupported,
@@ -79,6 +82,9 @@ def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 # ---- multinomial ----------------------------------------------------------------------------------------------------
 
+_IMPROPER = "probability tensor contains either `inf`, `nan` or element < 0"
+_NOTHING = "invalid multinomial distribution (sum of probabilities <= 0)"
+
 
 def check_multinomial(probs: Any, num_samples: int, replacement: bool) -> None:
     """See `Generator.multinomial`. probs: of the weights' shape and dtype."""
@@ -102,12 +108,17 @@ def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool
         return np.empty(out_shape, np.int64)
     if replacement and num_samples > 1:
         return _multinomial_inverse(g, rows, num_samples).reshape(out_shape)
-    least, most = (rows.min(), rows.max()) if rows.size else (0, 0)
-    if not (least >= 0 and most < np.inf):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if not least > 0 and (not rows.shape[1] or (rows.sum(-1) == 0).any()):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    # Efraimidis and Spirakis (Inf. Process. Lett. 97(5), 2006): the greatest of p / exponential, in that order.
+    if not rows.shape[1]:
+        raise RuntimeError(_NOTHING)
+    quick = num_samples == 1 and probs.dtype.char in "fd" and probs.flags.c_contiguous and in_order(order)
+    found = (drawing if quick else choosing).condition(rows)
+    if found != choosing.FINE:
+        raise RuntimeError(_IMPROPER if found == choosing.IMPROPER else _NOTHING)
+    if quick:
+        places = np.empty(len(rows), np.int64)
+        drawing.choose(rows, standard_exponential(g, rows.size), places)
+        return places.reshape(out_shape)
+    # As `choosing.choose`, and more than one in their order.
     q = ordered(probs.shape, order, lambda shape: exponential(g, shape, probs.dtype, 1.0))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         key = (probs / q).astype(probs.dtype).reshape(rows.shape)
@@ -126,7 +137,7 @@ def _multinomial_inverse(g: Draws, rows: np.ndarray, num_samples: int) -> np.nda
             raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
         cumulative = np.cumsum(row, dtype=row.dtype)
         if not row.size or not cumulative[-1] > 0:
-            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+            raise RuntimeError(_NOTHING)
         cumulative /= cumulative[-1]
         cumulative[-1] = 1
         out[i] = np.searchsorted(cumulative.astype(np.float64), unit64(g, num_samples), side="left")

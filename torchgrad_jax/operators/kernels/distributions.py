@@ -76,9 +76,14 @@ def finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
         return x.astype(dtype).reshape(shape)
 
 
+def in_order(order: Sequence[int] | None) -> bool:
+    """Whether dimensions lie in memory as they stand."""
+    return order is None or list(order) == sorted(order)
+
+
 def ordered(shape: Shape, order: Sequence[int] | None, sample: Callable[[Shape], np.ndarray]) -> np.ndarray:
     """What `sample` draws for dimensions that lie in memory from slowest to fastest as `order` says (None: as they stand)."""
-    if order is None or list(order) == sorted(order):
+    if in_order(order):
         return sample(shape)
     return sample(tuple(shape[d] for d in order)).transpose(np.argsort(order)) if shape else sample(shape)
 
@@ -462,6 +467,12 @@ def _check_randperm_size(n: int, dtype: np.dtype) -> None:
 
 
 # ---- other distributions --------------------------------------------------------------------------------------------
+
+
+def standard_exponential(g: Draws, n: int) -> np.ndarray:
+    """`n` float64 samples of the exponential distribution of rate 1."""
+    x = unit64(g, n)
+    return np.negative(np.log1p(np.negative(x, x), x), x)
 
 
 def exponential(g: Draws, shape: Shape, dtype: np.dtype, lambd: float) -> np.ndarray:

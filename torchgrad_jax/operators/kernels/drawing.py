@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.operators.kernels import box_muller, twister
+from torchgrad_jax.operators.kernels import box_muller, choosing, twister
 
 
 def knows(source: Any, key: Any, at: int) -> bool:
@@ -25,3 +25,13 @@ def shuffle(source: Any, order: Any) -> None:
 def normals(uniform: Any, out: Any) -> None:
     """See `box_muller.normals`."""
     box_muller.normals(uniform, out)
+
+
+def condition(weights: Any) -> int:
+    """See `choosing.condition`."""
+    return choosing.condition(weights)
+
+
+def choose(weights: Any, exponential: Any, places: Any) -> None:
+    """See `choosing.choose`."""
+    choosing.choose(weights, exponential, places)

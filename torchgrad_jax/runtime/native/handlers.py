@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, pooling, recurring, reducing, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -81,6 +81,14 @@ def reduced(x: Any, which: int, first: int, after: int) -> Any:
     shape = x.shape
     out = np.empty(shape[:first] + shape[after:], x.dtype)
     return out if reducing.reduce(x, out, which, first, after) else None
+
+
+def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
+    """What `ordering.order` writes into new arrays: the elements, None unless `read`, and their places. None where it cannot."""
+    shape = (*x.shape[:-1], k)
+    places = np.empty(shape, np.int64)
+    values = np.empty(shape, x.dtype) if read else None
+    return (values, places) if ordering.order(x, places, values, largest) else None
 
 
 sharing.heed_forks()
