@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from torchgrad_jax.operators.kernels import drawing, normals, twister
+from torchgrad_jax.operators.kernels import choosing, drawing, normals, twister
 from torchgrad_jax.operators.kernels.generator import Generator
 
 pytestmark = pytest.mark.operators
@@ -350,6 +350,34 @@ def test_draws_turned_by_loops_are_those_of_numpy(span):
         twister.shuffle(theirs, expected)
         np.testing.assert_array_equal(order, expected)
         assert ours.random_raw(n).tolist() == theirs.random_raw(n).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_choices_by_loops_are_those_of_numpy(dtype):
+    """Also where a sample is 0, or so small that the quotient is infinite; and of weights that are not fine."""
+    random = np.random.default_rng(0)
+    for count in range(300):
+        weights = np.where(random.random((1 + count % 4, 1 + count % 37)) < 0.3, 0, random.random((1 + count % 4, 1 + count % 37))).astype(dtype)
+        samples = random.exponential(size=weights.size)
+        few = min(count % 3, weights.size)
+        samples[:few] = [0.0, 1e-320][:few]
+        if count % 10 == 9:
+            weights[-1, -1] = [-1.0, np.nan, np.inf][count % 3]
+        found = drawing.condition(weights)
+        assert found == choosing.condition(weights)
+        if found == choosing.FINE:
+            places, expected = np.full(len(weights), -1), np.full(len(weights), -1)
+            drawing.choose(weights, samples, places)
+            choosing.choose(weights, samples, expected)
+            np.testing.assert_array_equal(places, expected)
+
+
+def test_nothing_is_drawn_for_weights_that_are_refused():
+    generator = seeded(3)
+    for weights in ([0.5, -1.0], [0.0, 0.0], [np.inf, 1.0]):
+        with pytest.raises(RuntimeError, match="probability|probabilities"):
+            generator.multinomial(np.array(weights, np.float32), 1)
+    np.testing.assert_array_equal(generator.uniform(5), seeded(3).uniform(5))
 
 
 def test_memory_of_an_engine_that_is_not_what_is_expected_is_not_touched(monkeypatch):

@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration import numpy_systems
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import BY_SIDE, COLUMNS, Order, by_columns
 from torchgrad_jax.declaration.operator import Together, op
@@ -258,6 +259,8 @@ def _lu_solve(lu: Any, permutation: Any, b: Any) -> Any:
 
 def _lu_solve_adjoint(lu: Any, permutation: Any, b: Any) -> Any:
     x = triangular(lu, triangular(lu, b, False, conjugate=True), True, conjugate=True, unit=True)
+    if x.ndim == 2 and x.size:
+        return jnp.zeros_like(x).at[permutation].set(x, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
     return _rows_in_order(x, jnp.argsort(permutation, -1))
 
 
@@ -345,7 +348,7 @@ _SOLVE_GRADS = {name: Together(_solve_grads, name) for name in ("A", "other")}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
-   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes,
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve,
    check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
    **PRIVATE)(checked_by_info(_solve))  # fmt: skip
 
@@ -360,7 +363,7 @@ op("linalg_inv_ex(Tensor self)", order=COLUMNS, results=("inverse", "info"), gra
    **PRIVATE)(inverse_and_info)  # fmt: skip
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
     op(f"{_name}(Tensor self)", order=COLUMNS,
-       results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
+       results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), numpy=numpy_systems.inverse,
        check=failure(_public, SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
 
 
@@ -452,7 +455,7 @@ def _slogdet_grad(grad0: Any, grad1: Any, A: Any, sign: Any, LU: Any, pivots: An
 
 
 @op("linalg_slogdet(Tensor A)", results=("sign", "logabsdet", "LU", "pivots"), grads={"A": _slogdet_grad},
-    validate=square_float("linalg.slogdet"), **PRIVATE)  # fmt: skip
+    validate=square_float("linalg.slogdet"), numpy=numpy_systems.slogdet, **PRIVATE)  # fmt: skip
 def linalg_slogdet(a: Any) -> Any:
     """The determinant's sign (for complex matrices its phase) and the logarithm of its absolute value."""
     lu, pivots, _ = _lu(a)

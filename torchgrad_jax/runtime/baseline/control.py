@@ -122,11 +122,3 @@ def _fold(ufunc: np.ufunc, reverse: bool, dtype: np.dtype) -> Any:
         return [every[-1], found.astype(dtype)]
 
     return run
-
-
-@rule("custom_linear_solve")
-def _custom_linear_solve(eqn: Any) -> Any:
-    lengths, solve = eqn.params["const_lengths"], Plan(eqn.params["jaxprs"].solve)
-    first = lengths.matvec + lengths.vecmat
-    last, total = first + lengths.solve, first + lengths.solve + lengths.transpose_solve
-    return Costed(lambda *arrays: solve(*arrays[first:last], *arrays[total:]), solve.cost)

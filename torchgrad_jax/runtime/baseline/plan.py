@@ -167,7 +167,7 @@ class _Build:
 
         for eqn in jaxpr.eqns:
             operands = [read(a) for a in eqn.invars]
-            inner = called(eqn) or self.chosen(eqn, operands)
+            inner = called(eqn) or self.chosen(eqn, operands) or self.solving(eqn, operands)
             results = self.add(eqn, operands) if inner is None else self.inline(*inner, operands)
             where.update(zip(eqn.outvars, results, strict=True))
         return [read(a) for a in jaxpr.outvars]
@@ -181,6 +181,15 @@ class _Build:
         branches = eqn.params["branches"]
         which = int(self.constants[operands.pop(0)])
         return opened(branches[min(max(which, 0), len(branches) - 1)])
+
+    def solving(self, eqn: Any, operands: list[int]) -> tuple[Any, list[Any]] | None:
+        """What solves a system that has derivatives of its own."""
+        if eqn.primitive.name != "custom_linear_solve":
+            return None
+        before = eqn.params["const_lengths"]
+        first, total = before.matvec + before.vecmat, before.matvec + before.vecmat + before.solve + before.transpose_solve
+        operands[:] = [*operands[first : first + before.solve], *operands[total:]]
+        return opened(eqn.params["jaxprs"].solve)
 
     def add(self, eqn: Any, operands: list[int]) -> list[int]:
         """Add what carries out one equation. Returns the slots of its results."""
