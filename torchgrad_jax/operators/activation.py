@@ -58,7 +58,7 @@ def sigmoid_of(x: Any) -> Any:
 
 
 def _declare(schema: str, function: Callable[..., Any], kernel: str, grads: dict[str, Any], **options: Any) -> Any:
-    options = {"method": False, "toplevel": False, "keeps_order": True, "validate": floating_only(kernel), **options}
+    options = {"method": False, "toplevel": False, "elementwise": True, "validate": floating_only(kernel), **options}
     return op(schema, grads=grads, **options)(_narrow(function))
 
 
@@ -79,14 +79,14 @@ def clamp_types(name: str) -> Callable[..., None]:
     return validate
 
 
-@op("relu(Tensor self)", keeps_order=True, again=("result",), inplace=True, out=False, validate=clamp_types("relu"),
+@op("relu(Tensor self)", elementwise=True, again=("result",), inplace=True, out=False, validate=clamp_types("relu"),
     grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
     return lax.max(x, jnp.zeros_like(x))
 
 
-@op("hardtanh(Tensor self, number min_val, number max_val)", keeps_order=True, method=False, toplevel=False, validate=clamp_types("hardtanh"),
+@op("hardtanh(Tensor self, number min_val, number max_val)", elementwise=True, method=False, toplevel=False, validate=clamp_types("hardtanh"),
     again=("self",),
     grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
@@ -108,7 +108,7 @@ def _check_threshold(self: Any, threshold: float, value: float) -> None:
 
 for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", "ThresholdBackward1")):
 
-    @op(f"{_name}(Tensor self, number threshold, number value)", keeps_order=True, method=False, toplevel=False, node=_node,
+    @op(f"{_name}(Tensor self, number threshold, number value)", elementwise=True, method=False, toplevel=False, node=_node,
         validate=_check_threshold, again=("self",),
         grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
@@ -176,7 +176,7 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
-@op("hardshrink(Tensor self, number lambd)", keeps_order=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
+@op("hardshrink(Tensor self, number lambd)", elementwise=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
     again=("self",),
     grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
 def hardshrink(x: Any, lambd: float) -> Any:
@@ -328,7 +328,7 @@ def _glu_grad(grad: Any, self: Any, dim: Any) -> Any:
     return lax.concatenate([g * s, g * a * s * (1 - s)], dim)
 
 
-_declare("glu(Tensor self, int dim)", _glu, "glu_cpu", {"self": _glu_grad})
+_declare("glu(Tensor self, int dim)", _glu, "glu_cpu", {"self": _glu_grad}, elementwise=False, keeps_order=True)
 
 
 # ---------------------------------------------------------------------- softmax
@@ -356,7 +356,7 @@ def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
 
-_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, keeps_order=False)
+_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, elementwise=False)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:

@@ -81,7 +81,7 @@ def _dirichlet_grad(sample: Any, concentration: Any, total: Any) -> Any:
     return implicit.dirichlet_grad(sample, concentration, total)
 
 
-@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", keeps_order=True, method=False, toplevel=False, node="NativeDropoutBackward0",
+@op("_native_dropout(Tensor input, Tensor mask, Scalar scale)", elementwise=True, method=False, toplevel=False, node="NativeDropoutBackward0",
     grads={"input": lambda grad, mask, scale: (grad * mask * scale).astype(grad.dtype)})  # fmt: skip
 def _kept(x: Any, mask: Any, scale: Any) -> Any:
     return (x * mask * scale).astype(x.dtype)

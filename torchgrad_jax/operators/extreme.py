@@ -240,7 +240,7 @@ def _refuse_bools(kernel: str, *given: Any) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
 
 
-@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", keeps_order=True, method=False, toplevel=False, node="ClampBackward1",
+@op("clamp_number(Tensor self, Scalar? min=None, Scalar? max=None)", elementwise=True, method=False, toplevel=False, node="ClampBackward1",
     validate=_refuse_no_limit, keeps=("self",), grads={"self": _within_grad}, names_c_types=True)  # fmt: skip
 def clamp_number(x: Any, low: Any, high: Any) -> Any:
     """Elements outside of [min, max] moved to its ends, which are numbers."""
@@ -282,7 +282,7 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
         _refuse_complex_limit(x, bound)
         _refuse_bools(f"clamp_{kind}_scalar_cpu", x, bound)
 
-    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", keeps_order=True, method=False, toplevel=False, validate=refuse,
+    op(f"clamp_{kind}_number(Tensor self, Scalar {kind})", elementwise=True, method=False, toplevel=False, validate=refuse,
        node=f"Clamp{kind.title()}Backward0", keeps=("self",), grads=own, names_c_types=True)(by_number)  # fmt: skip
     op(f"clamp_{kind}_tensor(Tensor self, Tensor {kind})", promote="common", method=False, toplevel=False, validate=_refuse_complex_limit,
        node=f"Clamp{kind.title()}Backward1", keeps=("self", kind), grads={**own, **other})(limit)  # fmt: skip

@@ -56,7 +56,7 @@ _logical("logical_or", lax.bitwise_or, "Whether one is non-zero.")
 _logical("logical_xor", lax.bitwise_xor, "Whether just one is non-zero.")
 
 
-@op("logical_not(Tensor self)", keeps_order=True, inplace=True, differentiable=False)
+@op("logical_not(Tensor self)", elementwise=True, inplace=True, differentiable=False)
 def logical_not(x: Any) -> Any:
     """Whether zero."""
     return x == 0
@@ -82,25 +82,25 @@ _bitwise("bitwise_or", lax.bitwise_or, "The bits set in one.")
 _bitwise("bitwise_xor", lax.bitwise_xor, "The bits set in just one.")
 
 
-@op("bitwise_not(Tensor self)", keeps_order=True, inplace=True, differentiable=False, validate=refusing("bitwise_not_cpu", "fcV"))
+@op("bitwise_not(Tensor self)", elementwise=True, inplace=True, differentiable=False, validate=refusing("bitwise_not_cpu", "fcV"))
 def bitwise_not(x: Any) -> Any:
     """The bits inverted. NotImplementedError for floating point."""
     return lax.bitwise_not(x)
 
 
-@op("isnan(Tensor self)", keeps_order=True, differentiable=False, out=False)
+@op("isnan(Tensor self)", elementwise=True, differentiable=False, out=False)
 def isnan(x: Any) -> Any:
     """Whether nan."""
     return jnp.isnan(x)
 
 
-@op("isinf(Tensor self)", keeps_order=True, differentiable=False, out=False)
+@op("isinf(Tensor self)", elementwise=True, differentiable=False, out=False)
 def isinf(x: Any) -> Any:
     """Whether infinite."""
     return jnp.isinf(x)
 
 
-@op("isfinite(Tensor self)", keeps_order=True, differentiable=False, out=False)
+@op("isfinite(Tensor self)", elementwise=True, differentiable=False, out=False)
 def isfinite(x: Any) -> Any:
     """Whether neither infinite nor nan."""
     return jnp.isfinite(x)
@@ -114,7 +114,7 @@ def _same_type(x: Any, y: Any, rtol: float, atol: float, **_: Any) -> None:
         raise RuntimeError(f"{title(x)} did not match {title(y)}")
 
 
-@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", keeps_order=True, differentiable=False, out=False,
+@op("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)", elementwise=True, differentiable=False, out=False,
     validate=_same_type)  # fmt: skip
 def isclose(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     """Whether abs(self - other) <= atol + rtol * abs(other), element by element."""

@@ -109,7 +109,7 @@ op("_div_unrounded(Tensor|Scalar self, Tensor|Scalar other)", promote="float", o
    grads=div.grads, attributes="rounding_mode=None")(div.function)  # fmt: skip
 
 
-@op("neg(Tensor self)", keeps_order=True, inplace=True, out="same", aliases=("negative",), grads={"self": lambda grad: -grad})
+@op("neg(Tensor self)", elementwise=True, inplace=True, out="same", aliases=("negative",), grads={"self": lambda grad: -grad})
 def neg(x: Any) -> Any:
     """-self. RuntimeError for booleans."""
     if x.dtype == np.bool_:
@@ -124,7 +124,7 @@ def reciprocal(x: Any) -> Any:
     return lax.div(jnp.ones_like(x), x)
 
 
-@op("square(Tensor self)", keeps_order=True, inplace=True, node="PowBackward0", again=("self",),
+@op("square(Tensor self)", elementwise=True, inplace=True, node="PowBackward0", again=("self",),
     grads={"self": lambda grad, self: grad * (2 * self).conj()})  # fmt: skip
 def square(x: Any) -> Any:
     """self ** 2."""
@@ -182,7 +182,7 @@ def _with_number(name: str, function: Any, gradient: Any) -> None:
         return function(x, number)
 
     with_number.__doc__ = f"{name} of a tensor and a number."
-    op(f"_{name}_number(Tensor self, Scalar other)", keeps_order=True, method=False, toplevel=False, node=f"{name.capitalize()}Backward1",
+    op(f"_{name}_number(Tensor self, Scalar other)", elementwise=True, method=False, toplevel=False, node=f"{name.capitalize()}Backward1",
        grads={"self": gradient})(with_number)  # fmt: skip
 
 
@@ -195,7 +195,7 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 # ---------------------------------------------------------------------- powers
 
 
-@op("pow_scalar(Tensor self, any exponent)", keeps_order=True, inplace=True, method=False, toplevel=False, node="PowBackward0", again=("self",),
+@op("pow_scalar(Tensor self, any exponent)", elementwise=True, inplace=True, method=False, toplevel=False, node="PowBackward0", again=("self",),
     grads={"self": lambda grad, self, exponent: grad * (exponent * power(self, exponent - 1)).conj() if exponent else jnp.zeros_like(grad)}
 )  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
@@ -336,7 +336,7 @@ def _refuse_complex_abs(x: Any) -> None:
         raise RuntimeError("In-place abs is not supported for complex tensors.")
 
 
-@op("abs(Tensor self)", keeps_order=True, inplace="abs_written", out="same", aliases=("absolute",),
+@op("abs(Tensor self)", elementwise=True, inplace="abs_written", out="same", aliases=("absolute",),
     grads={"self": lambda grad, self: grad * direction_of(self)})  # fmt: skip
 def abs_(x: Any) -> Any:
     """The magnitude. Its gradient at 0 is 0."""
@@ -356,7 +356,7 @@ def direction_of(x: Any) -> Any:
     return jnp.where((x == 0) | (x != x), zero, lax.sign(x))
 
 
-@op("sign(Tensor self)", keeps_order=True, inplace=True, out="same", grads={"self": zeros_like_grad})
+@op("sign(Tensor self)", elementwise=True, inplace=True, out="same", grads={"self": zeros_like_grad})
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
@@ -375,7 +375,7 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, out="same", keeps_order=True, grads={"self": zeros_like_grad}, **options)(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", elementwise=True, grads={"self": zeros_like_grad}, **options)(round_array)
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
@@ -390,7 +390,7 @@ def _refuse_round(x: Any, decimals: int | None) -> None:
 
 @op(
     "round(Tensor self, *, int? decimals=None)",
-    keeps_order=True,
+    elementwise=True,
     inplace=True,
     out="same",
     validate=_refuse_round,
@@ -411,7 +411,7 @@ def _rounded(x: Any, decimals: int | None) -> Any:
     return lax.round(x * scale, lax.RoundingMethod.TO_NEAREST_EVEN) / scale
 
 
-@op("special_round(Tensor self, *, int decimals=0)", keeps_order=True, method=False, toplevel=False, grads={"self": zeros_like_grad},
+@op("special_round(Tensor self, *, int decimals=0)", elementwise=True, method=False, toplevel=False, grads={"self": zeros_like_grad},
     validate=_refuse_round, node="RoundBackward1")  # fmt: skip
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
@@ -522,7 +522,7 @@ def _refuse_filling(x: Any, value: Any) -> None:
         promotion.fitting(1j, x.dtype)
 
 
-@op("fill(Tensor self, Tensor|Scalar value)", keeps_order=True, method=False, validate=_refuse_filling, node="FillBackward1",
+@op("fill(Tensor self, Tensor|Scalar value)", elementwise=True, method=False, validate=_refuse_filling, node="FillBackward1",
     number_node="FillBackward0",
     grads={"self": zeros_like_grad, "value": lambda grad: grad.sum()}, numpy=forms.fill)  # fmt: skip
 def fill(x: Any, value: Any) -> Any:

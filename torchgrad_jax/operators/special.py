@@ -120,7 +120,7 @@ def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
     return _without_zeros(lambda x, y: _quotient(x, y, rounding_mode), x, y)
 
 
-@op("frac(Tensor self)", keeps_order=True, inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
+@op("frac(Tensor self)", elementwise=True, inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
     return x - jnp.trunc(x)
@@ -368,7 +368,7 @@ def _check_heaviside(x: Any, values: Any) -> None:
     broadcast_shapes(x.shape, values.shape)
 
 
-@op("heaviside(Tensor self, Tensor values)", keeps_order=True, inplace=True, node=NOT_IMPLEMENTED, validate=_check_heaviside,
+@op("heaviside(Tensor self, Tensor values)", elementwise=True, inplace=True, node=NOT_IMPLEMENTED, validate=_check_heaviside,
     grads={"self": no_derivative("heaviside"), "values": no_derivative("heaviside")})  # fmt: skip
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
