@@ -120,9 +120,10 @@ _CLASSES = [
 _NO_CLASSES = [(S(5, 4), Places((5,), 2, 6), None, 3, "mean"), (S(5, 4), Places((5,), -1, 3), None, -100, "none")]
 _COUNTED = [(Places((7,), 0, 5), None, 5), (Places((4,), 0, 3, np.int32), None, 6), (Places((7,), 0, 5, np.uint8), S(7), 5)]
 _ORDERED = [(S(3, 40), 1, True), (S(3, 40), 1, False), (S(30, 4), 0, True), (S(30, 4), -2, False), (S(2, 9, 3), 1, True), (S(1), 0, False)]
+_RUNNING: Any = [(S(3, 7), 1), (S(5, 2, 3), 0), (S(2, 3, 4), -2, {"dtype": torch.float64}), (S(9), 0, {"dtype": torch.float32}), (S(1, 4), 0)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
 
-# Of each operator calls, in the order of its parameters. The first is made with all dtypes.
+# Of each operator calls, in the order of its parameters, those that have to be named in a dict. The first is made with all dtypes.
 CALLS: dict[str, list[tuple[Any, ...]]] = {
     "sum": _REDUCED, "sum_dim": _REDUCED, "mean": _REDUCED, "mean_dim": _REDUCED,
     "select": _SELECT, "slice": _SLICE, "transpose": _TRANSPOSE, "_transpose_written": _TRANSPOSE[:2], "permute": _PERMUTE, "view": _VIEW,
@@ -182,6 +183,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "embedding": _TABLE, "embedding_checked": [*_TABLE, *_NO_TABLE],
     "sort": _ORDERED, "sort_stable": _ORDERED, "argsort": [(x, dim, descending, True) for x, dim, descending in _ORDERED],
     "topk": [(S(3, 40), 5, 1, True, True), (S(3, 40), 5, -1, False, True), (S(30, 4), 30, 0, True, True), (S(30, 4), 20, -2, False, True)],
+    "cumsum": _RUNNING, "cumprod": _RUNNING,
     "view_as_real_scatter": [(S(3), S(3, 2)), (S(), S(2))], "view_as_complex_scatter": [(S(3, 2), S(3))], "alias_scatter": [(S(3), S(3)), (S(), S())],
 }  # fmt: skip
 # A view's copy is called as the view is.
@@ -210,6 +212,8 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(d,) for d in among if d.kind in "iuf"]
     if name in ("_nll_loss", "_nll_loss_checked"):
         return [(np.dtype(d),) for d in ("float32", "float64")]
+    if name == "cumprod":
+        return [(d,) for d in among if d.kind != "c"]
     if name == "_bincount":
         return [(np.dtype(np.float64),)]
     if name in ("view_dtype", "view_dtype_copy"):
@@ -262,7 +266,9 @@ def _bound(name: str, call: tuple[Any, ...], given: tuple[np.dtype, ...], exact:
             return _numbers(argument, given[min(count, len(given)) - 1], count, exact)
         return [made(a) for a in argument] if isinstance(argument, list) else argument
 
-    bound, operands = registry[name].parse(tuple([made(a) for a in call]), {}, lambda v: isinstance(v, np.ndarray))
+    named = call[-1] if isinstance(call[-1], dict) else {}
+    given_in_order = call[:-1] if named else call
+    bound, operands = registry[name].parse(tuple([made(a) for a in given_in_order]), named, lambda v: isinstance(v, np.ndarray))
     return bound, operands
 
 

@@ -6,18 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_running
 from torchgrad_jax.declaration.converting import convert, wide
+from torchgrad_jax.declaration.numpy_running import ACCUMULATORS
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.reduction import keep, spread, title, wrap_dims, wrap_one
-
-_ACCUMULATOR = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
 
 def _accumulated(name: str, x: Any, dtype: Any) -> Any:
@@ -35,7 +33,7 @@ def _running(x: Any, dim: int, function: Callable[[Any, Any], Any], identity: fl
     if not x.ndim or not x.size:
         return x
     dim = wrap_one(dim, x.ndim)
-    sums = np.dtype(_ACCUMULATOR.get(np.dtype(x.dtype).name, x.dtype))
+    sums = np.dtype(ACCUMULATORS.get(np.dtype(x.dtype).name, x.dtype))
 
     def loop(a: Any) -> Any:
         rows = jnp.moveaxis(a, dim, 0)
@@ -55,7 +53,7 @@ def running_sum(x: Any, dim: int, reverse: bool = False) -> Any:
     return _running(x, dim, lax.add, 0, lax.cumsum, reverse)
 
 
-@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype",
+@op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", numpy=numpy_running.cumsum, numpy_vjp=numpy_running.cumsum_vjp,
     grads={"self": lambda grad, dim: running_sum(grad, dim, reverse=True)})  # fmt: skip
 def cumsum(x: Any, dim: int, dtype: Any) -> Any:
     """Sums of the elements up to each along `dim`. Integers and booleans are added as int64."""
@@ -77,14 +75,23 @@ def _cumprod_gradient(grad: Any, self: Any, result: Any, dim: int) -> Any:
     if not self.ndim or not self.size:
         return convert(grad, self.dtype)
     x = convert(self, np.dtype(grad.dtype))
+    dim = wrap_one(dim, x.ndim)
     sums = running_sum(grad * result.conj(), dim, reverse=True)
+    zeros = (x == 0).any(dim, keepdims=True)
+    return _by_quotient(grad, x, zeros, lambda grad, x: sums / x.conj(), lambda grad, x: _cumprod_without_quotient(grad, x, dim)).astype(self.dtype)
 
-    def exact(grad: Any, x: Any) -> Any:
-        (found,) = jax.vjp(lambda a: _running_product(a, dim), x)[1](grad.conj())  # JAX's gradient is the conjugate of PyTorch's
-        return found.conj()
 
-    zeros = (x == 0).any(wrap_one(dim, x.ndim), keepdims=True)
-    return _by_quotient(grad, x, zeros, lambda grad, x: sums / x.conj(), exact).astype(self.dtype)
+def _cumprod_without_quotient(grad: Any, x: Any, dim: int) -> Any:
+    """The product of what is before an element, times s with s[k] = grad[k] + x[k + 1] s[k + 1]."""
+    grads, rows = jnp.moveaxis(grad, dim, 0), jnp.moveaxis(x.conj(), dim, 0)
+    one = jnp.ones((1, *rows.shape[1:]), rows.dtype)
+
+    def step(after: Any, both: Any) -> Any:
+        after = both[0] + both[1] * after
+        return after, after
+
+    following = loops.scan(step, jnp.zeros(rows.shape[1:], rows.dtype), (grads, jnp.concatenate([rows[1:], one])), reverse=True)[1]
+    return jnp.moveaxis(jnp.concatenate([one, _running_product(rows[:-1], 0)]) * following, 0, dim)
 
 
 def _running_product(x: Any, dim: int) -> Any:
@@ -92,7 +99,7 @@ def _running_product(x: Any, dim: int) -> Any:
 
 
 @op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", trivial=lambda x: x.size < 2, grads={"self": _cumprod_gradient},
-    attributes="dim")  # fmt: skip
+    attributes="dim", numpy=numpy_running.cumprod)  # fmt: skip
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)

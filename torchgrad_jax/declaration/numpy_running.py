@@ -1,0 +1,56 @@
+"""Sums and products of all that is up to an element: their forms on NumPy arrays. See `numpy_forms.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.declaration.numpy_forms import Array, converted
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import stand_in
+from torchgrad_jax.runtime.value import Aval
+
+# The wider type in which elements of a narrow one are folded, by the name of that.
+ACCUMULATORS = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
+
+
+def _target(x: Array, dtype: Any) -> np.dtype:
+    return np.dtype(np.dtype(np.int64) if dtype is None and x.dtype.kind in "biu" else dtype or x.dtype)
+
+
+def _result(x: Array, dim: int, dtype: Any) -> Array | None:
+    return stand_in(x.shape, _target(x, dtype)) if x.size and x.ndim and -x.ndim <= dim < x.ndim else None
+
+
+def _folded(fold: np.ufunc, x: Array, dim: int, dtype: np.dtype) -> Array:
+    found = fold.accumulate(x, dim, np.dtype(ACCUMULATORS.get(dtype.name, dtype)))
+    if fold is np.add:
+        found += found.dtype.type(0)  # which it began with: no sum is -0
+    return found.astype(dtype, copy=False)
+
+
+def _sums_behind(grad: Array, aval: Aval, dim: int, dtype: Any) -> Array:
+    back = (*(slice(None),) * (dim % grad.ndim), slice(None, None, -1))
+    return converted(_folded(np.add, grad[back], dim, grad.dtype)[back], aval.dtype)
+
+
+def _sums_behind_result(grad: Array, aval: Aval, dim: int, dtype: Any) -> Array | None:
+    return stand_in(grad.shape, aval.dtype) if grad.size and grad.ndim and -grad.ndim <= dim < grad.ndim else None
+
+
+def _of(fold: np.ufunc, result: Any) -> Forms:
+    def running(x: Array, dim: int, dtype: Any) -> Array:
+        target = _target(x, dtype)
+        return _folded(fold, converted(x, target), dim, target)
+
+    return Forms(running, result)
+
+
+def _product_result(x: Array, dim: int, dtype: Any) -> Array | None:
+    """Not for complex numbers: 1 times one that is not finite may be another."""
+    return None if _target(x, dtype).kind == "c" else _result(x, dim, dtype)
+
+
+cumsum, cumprod = _of(np.add, _result), _of(np.multiply, _product_result)
+cumsum_vjp = Forms(_sums_behind, _sums_behind_result)
