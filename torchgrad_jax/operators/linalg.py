@@ -37,7 +37,7 @@ from torchgrad_jax.operators.kernels.linalg_errors import (
     in_single,
     square_float,
 )
-from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.operators.matrix import PRECISION, lower_triangle, places, upper_triangle
 from torchgrad_jax.runtime.value import Aval
 
 PRIVATE = {"method": False, "toplevel": False}
@@ -86,7 +86,8 @@ def triangular(a: Any, b: Any, lower: bool, left: bool = True, transpose: bool =
 
 def _half_diagonal(x: Any) -> Any:
     """The lower triangle with half of the diagonal."""
-    return jnp.tril(x, -1) + jnp.tril(jnp.triu(x)) / 2
+    rows, columns = places(x)
+    return jnp.where(rows == columns, x * 0.5, lower_triangle(x, -1))
 
 
 # ---------------------------------------------------------------------- Cholesky
@@ -94,7 +95,7 @@ def _half_diagonal(x: Any) -> Any:
 
 def _hermitian(a: Any, upper: bool) -> Any:
     """What the one triangle that is read stands for."""
-    one = jnp.tril(adjoint(a) if upper else a)
+    one = lower_triangle(adjoint(a) if upper else a)
     return one
 
 
@@ -104,7 +105,7 @@ def _failed(a: Any) -> tuple[Any, Any]:
     That are the factor's columns before that order, the pivot that is not positive, and what was given. Of a matrix that failed by rounding alone,
     which this elimination may get through, the order is that of the least pivot."""
     n = a.shape[-1]
-    full = jnp.tril(a) + adjoint(jnp.tril(a, -1))
+    full = lower_triangle(a) + adjoint(lower_triangle(a, -1))
     at = jnp.arange(n)
 
     def step(k: Any, state: Any) -> Any:
@@ -119,14 +120,14 @@ def _failed(a: Any) -> tuple[Any, Any]:
     bad = ~(pivots > 0)
     order = jnp.where(bad.any(), jnp.argmax(bad), jnp.argmin(pivots)).astype(jnp.int32)
     left = with_diagonal(full, jnp.where(at == order, pivots, diagonal(full).real))
-    return jnp.tril(jnp.where(at < order, columns, left)), order + 1
+    return lower_triangle(jnp.where(at < order, columns, left)), order + 1
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
     if not a.size:
         return a, jnp.zeros(a.shape[:-2], jnp.int32)
     lower = _hermitian(a, upper)
-    factor = jnp.tril(lax.linalg.cholesky(lower, symmetrize_input=False))
+    factor = lax.linalg.cholesky(lower, symmetrize_input=False)
     failed = jnp.isnan(diagonal(factor).real).any(-1)
     eliminated = _failed
     for _ in range(a.ndim - 2):
@@ -168,7 +169,7 @@ for _name, _public, _node in (
 
 
 def _by_triangle(b: Any, factor: Any, upper: bool) -> Any:
-    lower = adjoint(jnp.triu(factor)) if upper else jnp.tril(factor)
+    lower = adjoint(factor) if upper else factor  # of which the other triangle is not read
     return triangular(lower, triangular(lower, b, True), True, transpose=True, conjugate=True)
 
 
@@ -386,7 +387,7 @@ def _triangular_a(grad: Any, self: Any, result: Any, upper: bool, left: bool, un
     gb = _triangular_b(grad, self, upper, left, unitriangular)
     ga = -mul(gb, adjoint(result)) if left else -mul(adjoint(result), gb)
     offset = 1 if unitriangular else 0
-    return jnp.triu(ga, offset) if upper else jnp.tril(ga, -offset)
+    return upper_triangle(ga, offset) if upper else lower_triangle(ga, -offset)
 
 
 @op("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", validate=_triangular_shapes,
@@ -470,8 +471,8 @@ def linalg_slogdet(a: Any) -> Any:
 def _unpack(lu: Any) -> tuple[Any, Any]:
     rows, columns = lu.shape[-2:]
     k = min(rows, columns)
-    lower = jnp.tril(lu[..., :, :k], -1) + jnp.eye(rows, k, dtype=lu.dtype)
-    return lower, jnp.triu(lu[..., :k, :])
+    lower = lower_triangle(lu[..., :, :k], -1) + jnp.eye(rows, k, dtype=lu.dtype)
+    return lower, upper_triangle(lu[..., :k, :])
 
 
 def _lu_grad(permutation: Any, lower: Any, upper: Any, gl: Any, gu: Any) -> Any:
@@ -481,11 +482,11 @@ def _lu_grad(permutation: Any, lower: Any, upper: Any, gl: Any, gu: Any) -> Any:
     l1, u1 = lower[..., :k, :], upper[..., :, :k]
     gl1, gl2 = gl[..., :k, :], gl[..., k:, :]
     gu1, gu2 = gu[..., :, :k], gu[..., :, k:]
-    inner = jnp.tril(mul(adjoint(l1), gl1), -1) + jnp.triu(mul(gu1, adjoint(u1)))
+    inner = lower_triangle(mul(adjoint(l1), gl1), -1) + upper_triangle(mul(gu1, adjoint(u1)))
     if gl2.shape[-2]:
-        inner = inner - jnp.triu(mul(adjoint(lower[..., k:, :]), gl2))
+        inner = inner - upper_triangle(mul(adjoint(lower[..., k:, :]), gl2))
     if gu2.shape[-1]:
-        inner = inner - jnp.tril(mul(gu2, adjoint(upper[..., :, k:])), -1)
+        inner = inner - lower_triangle(mul(gu2, adjoint(upper[..., :, k:])), -1)
 
     def from_left(x: Any) -> Any:
         return triangular(l1, x, True, conjugate=True, unit=True)
@@ -514,7 +515,7 @@ def _plain(name: str) -> Callable[..., None]:
 def _lu_factor_grad(grad0: Any, LU: Any, pivots: Any) -> Any:
     lower, upper = _unpack(LU)
     k = lower.shape[-1]
-    return _lu_grad(permutation_of(pivots, LU.shape[-2]), lower, upper, jnp.tril(grad0[..., :, :k], -1), jnp.triu(grad0[..., :k, :]))
+    return _lu_grad(permutation_of(pivots, LU.shape[-2]), lower, upper, lower_triangle(grad0[..., :, :k], -1), upper_triangle(grad0[..., :k, :]))
 
 
 @in_single

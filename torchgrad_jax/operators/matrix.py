@@ -32,6 +32,23 @@ def adjoint(m: Any) -> Any:
     return lax.conj(turned) if m.dtype.kind == "c" else turned
 
 
+def lower_triangle(x: Any, diagonal: int = 0) -> Any:
+    """The elements on and below a diagonal, zeros above it. Its mask is made of one row and one column: the interpreter has it once for all."""
+    rows, columns = places(x)
+    return jnp.where(rows + diagonal >= columns, x, 0)
+
+
+def upper_triangle(x: Any, diagonal: int = 0) -> Any:
+    """The elements on and above a diagonal, zeros below it."""
+    rows, columns = places(x)
+    return jnp.where(rows + diagonal <= columns, x, 0)
+
+
+def places(x: Any) -> tuple[Any, Any]:
+    """The number of each row, as a column, and that of each column."""
+    return lax.iota(np.int32, x.shape[-2])[:, None], lax.iota(np.int32, x.shape[-1])
+
+
 def _of_numbers(kernel: str, validate: Callable[..., None]) -> Callable[..., None]:
     """`validate`, and then the refusal of booleans by PyTorch's kernel of that name, which is not called for nothing."""
 

@@ -161,7 +161,8 @@ def _iota(eqn: Any) -> Any:
     if shape[along] > 1 << 22:
         raise Unknown("a large constant")
     line = np.arange(shape[along]).astype(dtype)
-    return Constant(np.broadcast_to(line.reshape([-1 if d == along else 1 for d in range(len(shape))]), shape))
+    # One line stands for all of them, as what is broadcast does: masks that are made of two are known beforehand.
+    return Constant(line.reshape([-1 if d == along else 1 for d in range(len(shape))]))
 
 
 @rule("empty2", "empty")
