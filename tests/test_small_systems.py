@@ -101,6 +101,20 @@ def test_values_and_gradients(size, columns):
     np.testing.assert_allclose(z.grad.numpy(), inverse.T + of_inverse, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("count", [3, 20])
+def test_batches(count):
+    """Of few matrices the orders of rows are made one by one, of many all at once."""
+    a, b = np.stack([_matrix(5, seed, np.float64) for seed in range(count)]), np.random.default_rng(3).normal(size=(count, 5, 2))
+    x = torch.tensor(a, requires_grad=True)
+    solution = torch.linalg.solve(x, torch.tensor(b))
+    (solution.sum() + torch.linalg.slogdet(x)[1].sum()).backward()
+    inverse = np.linalg.inv(a)
+    np.testing.assert_allclose(solution.detach().numpy(), inverse @ b, rtol=1e-9, atol=1e-9)
+    of_right = np.swapaxes(inverse, 1, 2) @ np.ones_like(b)
+    expected = np.swapaxes(inverse, 1, 2) - of_right @ np.swapaxes(inverse @ b, 1, 2)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize(("function", "words"), [("inv", "diagonal element 2 is zero"), ("solve", "singular")])
 def test_singular_matrices_are_refused(function, words):
     a = torch.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)

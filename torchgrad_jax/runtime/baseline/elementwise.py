@@ -195,19 +195,19 @@ def _quotient(dtype: np.dtype) -> Any:
     """Division of integers as XLA has it: towards zero, and -1 (all bits set) for division by zero."""
     one, unit = np.ones((), dtype), np.array(-1).astype(dtype)
 
-    def unsigned(a: Any, b: Any) -> Any:
-        zero = np.equal(b, 0)
-        return np.where(zero, unit, np.floor_divide(a, np.where(zero, one, b)))
+    def quotient(a: Any, b: Any) -> Any:
+        if has_zero(b):
+            zero = np.equal(b, 0)
+            return np.where(zero, unit, quotient(a, np.where(zero, one, b)))
+        # Without its rest a number is a multiple, of which nothing is rounded.
+        return np.floor_divide(np.subtract(a, np.fmod(a, b)) if dtype.kind == "i" else a, b)
 
-    def signed(a: Any, b: Any) -> Any:
-        zero = np.equal(b, 0)
-        b = np.where(zero, one, b)
-        found = np.floor_divide(a, b)
-        # Rounded down where the exact quotient is negative and no integer.
-        found = found + (np.not_equal(np.multiply(found, b), a) & ((np.less(a, 0)) != (np.less(b, 0)))).astype(dtype)
-        return np.where(zero, unit, found)
+    return quotient
 
-    return signed if dtype.kind == "i" else unsigned
+
+def has_zero(divisor: Any) -> bool:
+    """Whether there is a 0 among integers."""
+    return not (divisor if divisor.ndim == 0 else np.logical_and.reduce(divisor, None))
 
 
 @rule("rem", elementwise=True)
@@ -218,8 +218,10 @@ def _rem(eqn: Any) -> Any:
     one = np.ones((), dtype)
 
     def remainder(a: Any, b: Any) -> Any:
-        zero = np.equal(b, 0)
-        return np.where(zero, a, np.fmod(a, np.where(zero, one, b)))
+        if has_zero(b):
+            zero = np.equal(b, 0)
+            return np.where(zero, a, np.fmod(a, np.where(zero, one, b)))
+        return np.fmod(a, b)
 
     return remainder
 

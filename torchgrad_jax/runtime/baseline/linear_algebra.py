@@ -118,6 +118,8 @@ def _qr(eqn: Any) -> Any:
 # takes 110 ms to import, has LAPACK's own functions.
 _SMALL = 64 if blocks.by_numbers else 32
 _BY_BLOCKS = 512
+# Up to so many orders of rows are made one by one.
+_FEW = 8
 # One call of such a function, in nanoseconds.
 _ROUTINE = 12_000.0
 
@@ -261,6 +263,12 @@ def _factorized_by_blocks(a: Any) -> list[Any]:
 
 def _permutations(pivots: Any, size: int) -> Any:
     """The orders of rows that exchanges of row after row make, int32."""
+    count = math.prod(pivots.shape[:-1])
+    if count > _FEW:
+        made, every = np.tile(np.arange(size, dtype=np.int32), (count, 1)), np.arange(count)
+        for i, others in enumerate(_batch(pivots, 1).T):
+            made[every, others], made[:, i] = made[:, i].copy(), made[every, others]
+        return made.reshape(*pivots.shape[:-1], size)
     orders = []
     for exchanges in _batch(pivots, 1).tolist():
         order = list(range(size))
