@@ -476,6 +476,12 @@ def test_timers_compute_what_nobody_keeps():
 def test_the_environment_is_told():
     text = tj.utils.collect_env.get_pretty_env_info()
     assert "PyTorch version: " in text and "JAX version: " in text and f"Python version: {sys.version[:6]}" in text
+    collect = tj.utils.collect_env
+    assert collect.run("echo here") == (0, "here", "") and collect.run("exit 3")[0] == 3 and collect.run(["there-is-no-such-program"])[0] == 127
+    assert collect.run_and_parse_first_match(collect.run, "echo one 2", r"one (\d)") == "2" and collect.get_cpu_info(collect.run)
+    assert collect.run_and_read_all(collect.run, "exit 3") is collect.run_and_return_first_line(collect.run, "exit 3") is None
+    kind, packages = collect.get_pip_packages(collect.run)
+    assert kind == "pip3" and "jaxlib==" in packages and "[pip3]" not in packages
     assert "jaxlib" in tj.__config__.show() and "threads" in tj.__config__.parallel_info()
     tj._tensor_str.PRINT_OPTS.precision = 2
     assert repr(tj.tensor(1.23456)) == "tensor(1.23)"
