@@ -208,6 +208,15 @@ def types_of_torchscript(m):
 
 
 @program
+def what_modules_for_torchscript_take(m):
+    internal, pool = m._jit_internal, m.nn.functional.max_pool1d
+    choose = internal.boolean_dispatch("flag", 1, True, lambda x, flag=True: [x], lambda x, flag=True: x, "here", "choose")
+    kinds = {"x": internal.Optional[m.Tensor], "y": internal.List[int], "z": internal.Tuple[int, int], "w": internal.BroadcastingList2[int]}
+    kept = [decorate(pool) is pool for decorate in (internal.unused, internal.ignore, internal.export, internal._copy_to_script_wrapper)]
+    return choose(1), choose(1, False), choose(1, flag=False), choose.__name__, choose.__module__, len(kinds), *kept
+
+
+@program
 def scripts_of_modules(m):
     class Twice(m.jit.ScriptModule):
         def __init__(self):
@@ -523,6 +532,7 @@ from torch.torch_version import TorchVersion
 from torch.utils import benchmark, model_zoo
 from torch.utils.cpp_extension import CUDA_HOME, load
 from torch._utils import _flatten_dense_tensors
+from torch._jit_internal import Optional, boolean_dispatch
 try:
     from torch.utils.tensorboard import SummaryWriter
 except ImportError as error:
