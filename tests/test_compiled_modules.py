@@ -56,6 +56,7 @@ def attributes_are_the_modules(m):
     found += [hasattr(model, "more"), model.training, model[1].training, "own" in dict(model.named_buffers()), "own" in dict(c.named_buffers())]
     found += [caught(lambda: c.nothing), caught(lambda: delattr(c, "nothing")), len(c), caught(lambda: c[0]), caught(lambda: list(c))]
     found += [caught(lambda: len(m.compile(m.nn.Linear(1, 1), backend="eager"))), c._orig_mod is model, "scale" in dir(c)]
+    found += [hasattr(compiled, "dynamo_ctx") for compiled in (c, model)] + [callable(c.dynamo_ctx)]
     return [*found, isinstance(c, m.nn.Module), isinstance(c, m.nn.Sequential), type(c).__name__, c == model]
 
 

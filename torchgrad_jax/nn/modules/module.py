@@ -345,6 +345,11 @@ class OptimizedModule(Module):
         raise TypeError(f"{type(self._orig_mod).__name__} does not support len()")
 
     @property
+    def dynamo_ctx(self) -> Callable[..., Any]:
+        """What compiles the module: the compiled call. Trainers take its presence for the sign that a module is compiled."""
+        return self.forward
+
+    @property
     def recompilations(self) -> list[str]:
         """See `torchgrad_jax.jit`."""
         return self.forward.recompilations
