@@ -109,3 +109,32 @@ def test_operators_tell_their_names(m):
     names.remove("__itruediv__")  # under which PyTorch has __idiv__
 
     return [getattr(m.Tensor, name).__name__ for name in names]
+
+
+@like_pytorch
+def test_categories_may_be_what_only_behaves_like_a_tensor(m):
+    asked = []
+
+    def bare(x):
+        return [bare(y) for y in x] if isinstance(x, (list, tuple)) else x.held if isinstance(x, Like) else x
+
+    class Like:
+        def __init__(self, held):
+            self.held = held
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            asked.append(func.__name__)
+            result = func(*bare(args), **(kwargs or {}))
+            return [cls(part) for part in result] if isinstance(result, (list, tuple)) else cls(result)
+
+        def __getattr__(self, name):
+            found = getattr(m.Tensor, name)
+            return (lambda *args: Like.__torch_function__(found, (Like,), (self, *args))) if callable(found) else found.__get__(self.held)
+
+        def __getitem__(self, index):
+            return Like(self.held[index])
+
+    distribution = m.distributions.Categorical(logits=m.arange(8.0).reshape(2, 4), validate_args=False)
+    chosen = distribution.log_prob(Like(m.tensor([[1, 2], [3, 0], [1, 1]])))
+    return type(chosen).__name__, chosen.held.tolist(), asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torchgrad_jax
 import torchgrad_jax.distributions.constraints as C
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
@@ -14,7 +15,6 @@ from torchgrad_jax.distributions.utils import Equivalent, logits_to_probs, probs
 from torchgrad_jax.functions.creation import arange, eye
 from torchgrad_jax.functions.limits import finfo
 from torchgrad_jax.functions.random_factories import categories
-from torchgrad_jax.functions.shaping import broadcast_tensors
 
 _NAN = float("nan")
 
@@ -61,7 +61,7 @@ class Categorical(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         index, logs = self._checked(value).long().unsqueeze(-1), self.logits
         if index.shape[:-1] != logs.shape[:-1]:
-            index, logs = broadcast_tensors(index, logs)
+            index, logs = torchgrad_jax.broadcast_tensors(index, logs)  # may be what only behaves like a tensor
             index = index[..., :1]
         return logs.gather(-1, index).squeeze(-1)
 
@@ -160,7 +160,7 @@ class Multinomial(_OfCategories):
         return counts.scatter_add(-1, chosen.movedim(0, -1), counts.new_ones(()).expand(chosen.movedim(0, -1).shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, x = broadcast_tensors(self.logits, self._checked(value))
+        logits, x = torchgrad_jax.broadcast_tensors(self.logits, self._checked(value))
         logs = logits.masked_fill((x == 0) & (logits == -float("inf")), 0.0)
         return (x.sum(-1) + 1).lgamma() - (x + 1).lgamma().sum(-1) + (x * logs).sum(-1)
 
