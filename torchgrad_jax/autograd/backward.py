@@ -343,11 +343,20 @@ def _get_grad(self: Tensor) -> Tensor | None:
 
 
 def set_grad(self: Tensor, grad: Tensor | None) -> None:
+    """Let `grad` be the gradient of `self`, or none. TypeError, RuntimeError for what cannot be one."""
     if grad is None:
         meet(self, "written")
         if self._extra is not None:
             self._extra.grad = None
         return
+    check_grad(self, grad)
+    meet(self, "written")
+    meet(grad)
+    self._own_extra().grad = grad
+
+
+def check_grad(self: Tensor, grad: Any) -> None:
+    """TypeError, RuntimeError for what cannot be the gradient of `self`: a number, or a tensor of another dtype, device or shape."""
     if not isinstance(grad, Tensor):
         raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(grad).__name__}")
     if grad is self:
@@ -372,9 +381,6 @@ def set_grad(self: Tensor, grad: Tensor | None) -> None:
             f"attempting to assign a gradient of size '{list(b.shape)}' to a tensor of size '{list(a.shape)}'. Please ensure that the gradient and "
             "the tensor are the same size"
         )
-    meet(self, "written")
-    meet(grad)
-    self._own_extra().grad = grad
 
 
 grad_property = property(_get_grad, set_grad, lambda self: set_grad(self, None), "The accumulated gradient; None before the first.")

@@ -57,6 +57,7 @@ class Adagrad(ByParameter):
     @classmethod
     def check_sparse(cls, group: dict[str, Any]) -> None:
         """See ByParameter. RuntimeError where weights decay."""
+        super().check_sparse(group)
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
 

@@ -43,6 +43,7 @@ class ByParameter(Optimizer):
     check: Callable[[dict[str, Any], Tensor], None] | None = None
     # Whether the formula takes sparse gradients, and what else is said where it does not.
     takes_sparse, sparse_advice = False, ""
+    fused_sparse = "`fused` does not support sparse grad or complex param"
 
     @staticmethod
     def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
@@ -131,7 +132,9 @@ class ByParameter(Optimizer):
 
     @classmethod
     def check_sparse(cls, group: dict[str, Any]) -> None:
-        """Refuse a sparse gradient, where the formula takes none. RuntimeError."""
+        """Refuse a sparse gradient, where the formula takes none, or where it is one in PyTorch that takes none. RuntimeError."""
+        if group.get("fused"):
+            raise RuntimeError(cls.fused_sparse)
         if not cls.takes_sparse:
             raise RuntimeError(f"{cls.__name__.removesuffix('W')} does not support sparse gradients{cls.sparse_advice}")
 

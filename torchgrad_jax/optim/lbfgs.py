@@ -61,7 +61,7 @@ class LBFGS(Optimizer):
     # ------------------------------------------------------------------ all parameters as one vector
 
     def _gather_flat_grad(self) -> Tensor:
-        return cat([_real(p.new_zeros(p.shape) if p.grad is None else p.grad).reshape(-1) for p in self._params])
+        return cat([_real(p.new_zeros(p.shape) if p.grad is None else p.grad.to_dense()).reshape(-1) for p in self._params])
 
     def _add_grad(self, step_size: Any, direction: Tensor) -> None:
         begin = 0

@@ -27,6 +27,7 @@ class SGD(ByParameter):
     """
 
     scalars, as_pairs, takes_sparse = (), False, True
+    fused_sparse = "`_fused_sgd` does not support sparse gradients"
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float | Tensor = 0,

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
-from torchgrad_jax.core.writing import LEAF_USED
+from torchgrad_jax.core.writing import LEAF
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.shaping import cat as cat_dense
 from torchgrad_jax.runtime.recorder import per_thread
@@ -233,23 +233,47 @@ def conj(input: SparseTensor) -> SparseTensor:
 # ---------------------------------------------------------------------- in place
 
 
-def written(self: SparseTensor, found: SparseTensor) -> Tensor:
-    """`self`, whose content has been written: a leaf goes on to require a gradient. RuntimeError for such a one where a graph is recorded."""
+def written(self: SparseTensor, found: SparseTensor, shared: bool = False) -> Tensor:
+    """`self`, which is `found` now: a leaf goes on as the one that it was. RuntimeError for such a one where a graph is recorded.
+
+    shared: whether the values are written where they are, so that whoever else has them sees it. As in PyTorch that is so of functions of single
+    elements; others give the tensor new values.
+    """
     is_leaf = self._rg and self._node is None
     if is_leaf and per_thread.recorder.grad_enabled:
-        raise RuntimeError(LEAF_USED)
-    return replace(self, found).requires_grad_(is_leaf or self._rg)
+        raise RuntimeError(LEAF)
+    values, new = values_of(self), values_of(found)
+    places = zip(self.content.parts[:-1], found.content.parts[:-1], strict=True)
+    users_leaf = values._rg and values._node is None and not is_leaf
+    if new._aval is values._aval and not users_leaf and all([a is b for a, b in places]):
+        if shared:
+            values.copy_(new)
+            return self if is_leaf else replace(self, with_values(found, values))
+        if is_leaf:
+            values.data = new
+            return self
+    grad, owner = self.grad if is_leaf else None, self.content.owner
+    replace(self, found).requires_grad_(is_leaf or self._rg)
+    if grad is not None and grad._aval is self._aval:
+        self.grad = grad
+    if owner is not None:
+        owner.grad = self
+        self.content.owner = owner
+    return self
 
 
 def _in_place(name: str, function: Any) -> None:
+    shared = name not in _GIVING_NEW_VALUES
+
     @answer(f"{name}_")
     def write(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = function(self, *args, **kwargs)
         if not is_sparse(self):
             return self.copy_(found)
-        return written(self, found)
+        return written(self, found, shared)
 
 
+_GIVING_NEW_VALUES = ("add", "sub", "subtract", "mul", "multiply")
 _WRITTEN = {_name: answers[_name] for _name in ("abs", "relu", "sqrt", "sin", "tanh", "square", "sign", "round", "floor", "ceil")}
 for _name, _function in {
     **_WRITTEN,
@@ -275,7 +299,10 @@ def sum(input: SparseTensor, dim: Any = None, keepdim: bool = False, *, dtype: A
         return values_of(input).sum(dtype=dtype)
     s = coordinates(input)
     ndim, n = s._aval.ndim, sparse_dim(s)
-    dims = sorted({wrap_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))})
+    dims = sorted([wrap_dim(d, ndim) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))])
+    for d in dims:
+        if dims.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
     indices, values = parts_of(s)
     of_dense = [d - n + 1 for d in dims if d >= n]
     values = values.sum(of_dense, dtype=dtype) if of_dense else values if dtype is None else values.to(dtype)

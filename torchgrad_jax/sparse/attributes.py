@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.autograd.backward import backward as _run
+from torchgrad_jax.autograd.backward import check_grad, set_grad
 from torchgrad_jax.autograd.backward import grad as _gradients
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor, created
@@ -18,7 +19,7 @@ from torchgrad_jax.functions.conversion import parse_to
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.sparse.arithmetic import written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, integers, known_of, nnz, sparse_dim, taken
-from torchgrad_jax.sparse.making import sparse_coo_tensor
+from torchgrad_jax.sparse.making import dense, sparse_coo_tensor
 from torchgrad_jax.sparse.tensors import (
     COMPRESSED,
     COO,
@@ -29,7 +30,9 @@ from torchgrad_jax.sparse.tensors import (
     is_sparse,
     made_of,
     of_coordinates,
+    of_value,
     replace,
+    value_of,
     values_of,
     with_values,
 )
@@ -172,8 +175,8 @@ def shaped_like(s: SparseTensor, grad: Tensor) -> SparseTensor:
         if known.into is not None:
             first = np.searchsorted(np.asarray(known.into._concrete()), np.arange(len(known.places)))
             grad = grad.index_select(0, integers(first, grad))
-        return of_coordinates(known.indices, grad, s._aval.shape, True)
-    return made_of(s._aval.shape, (*content.parts[:-1], grad), content.layout, content.coalesced, content.known)
+        return of_value(value_of(s._aval.shape, (known.indices, grad), COO, True))
+    return of_value(value_of(s._aval.shape, (*content.parts[:-1], grad), content.layout, content.coalesced, content.known))
 
 
 def _keeps_grad(s: SparseTensor) -> bool:
@@ -182,11 +185,21 @@ def _keeps_grad(s: SparseTensor) -> bool:
 
 def _get_grad(self: SparseTensor) -> Any:
     grad = values_of(self).grad if _keeps_grad(self) else None
-    return None if grad is None else shaped_like(self, grad)
+    if grad is None:
+        return None
+    found = shaped_like(self, grad)
+    found.content.owner = self
+    return found
 
 
-def _set_grad(self: SparseTensor, grad: Any) -> None:
-    values_of(self).grad = None if grad is None else taken(grad, self.content, self._value.aval)
+def _set_grad(self: Tensor, grad: Any) -> None:
+    if not is_sparse(self):
+        set_grad(self, grad)
+        return
+    if grad is not None:
+        check_grad(self, grad)
+        grad = taken(grad, self.content, self._value.aval)
+    values_of(self).grad = grad
 
 
 SparseTensor.grad = property(_get_grad, _set_grad, lambda self: _set_grad(self, None), "The gradient, at the places of its elements.")  # type: ignore[assignment]
@@ -279,7 +292,14 @@ def detach_(self: SparseTensor) -> SparseTensor:
 
 @answer("data.__set__")
 def _set_data(self: SparseTensor, data: Any) -> None:
-    copy_(self, data)
+    if not is_sparse(self) or not is_sparse(data) or data.layout is not self.layout:
+        raise RuntimeError("Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.")
+    requires = self._rg
+    grad = self.grad if requires else None
+    replace(self, detach(data)).requires_grad_(requires)
+    self._node = None
+    if grad is not None:
+        self.grad = grad
 
 
 # ---------------------------------------------------------------------- copies and conversions
@@ -297,6 +317,8 @@ def clone(self: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
 @answer("copy_", "resize_as_sparse_")
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Become a copy of another sparse tensor of this size; the dtype stays."""
+    if not is_sparse(self) and src.layout is COO:
+        return self.copy_(dense(src))
     if not is_sparse(self) or not is_sparse(src):
         raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = " + " and src type = ".join(
             [t.type() for t in (self, src)]

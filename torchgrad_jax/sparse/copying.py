@@ -11,7 +11,7 @@ from torchgrad_jax.functions import formatting
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.sparse.coordinates import nnz
 from torchgrad_jax.sparse.making import sparse_compressed_tensor, sparse_coo_tensor
-from torchgrad_jax.sparse.tensors import COO, CSR, SparseTensor, answer, made_of
+from torchgrad_jax.sparse.tensors import COO, CSR, SparseTensor, answer, of_value, value_of
 
 # ---------------------------------------------------------------------- text
 
@@ -59,7 +59,7 @@ def deep_copy(self: SparseTensor, memo: dict[int, Any]) -> SparseTensor:
         )
     content = self.content
     parts = tuple([copy.deepcopy(part, memo) for part in content.parts])
-    made = made_of(self._aval.shape, parts, content.layout, content.coalesced)
+    made = of_value(value_of(self._aval.shape, parts, content.layout, content.coalesced))
     made._node, made._rg = None, self._rg
     vars(made).update(copy.deepcopy(vars(self), memo))
     memo[id(self)] = made

@@ -19,6 +19,7 @@ from torchgrad_jax.sparse.tensors import COO, SparseTensor, answer, is_sparse, o
 @taking_out
 def mm(input: Any, mat2: Any) -> Tensor:
     """The product of two matrices of which one is sparse (a dense matrix), or both (a sparse one). RuntimeError where they do not fit."""
+    check_tensors("mm", input=input, mat2=mat2)
     for i, t in enumerate((input, mat2), 1):
         if t._aval.ndim != 2:
             raise RuntimeError(f"addmm: Argument #{i + 1}: Expected dim 2, got {t._aval.ndim}: a product with a sparse matrix is one of matrices")
@@ -49,6 +50,13 @@ def _with_dense(s: SparseTensor, dense: Tensor, expected: int | None = None) -> 
     if values._aval.ndim != 1:
         raise RuntimeError(f"addmm: matrices of a sparse tensor must be of scalar elements, but values has {values._aval.ndim} dimensions")
     return call("_sparse_product", values, indices[0], indices[1], dense, s._aval.shape[0])
+
+
+def check_tensors(function: str, **given: Any) -> None:
+    """TypeError where one of the arguments of a function is no tensor."""
+    for i, (name, t) in enumerate(given.items(), 1):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{function}(): argument '{name}' (position {i}) must be Tensor, not {type(t).__name__}")
 
 
 def check_dtypes(a: Tensor, b: Tensor) -> None:
@@ -83,6 +91,7 @@ def _by(t: Tensor) -> str:
 @taking_out
 def mv(input: Any, vec: Tensor) -> Tensor:
     """The product of a sparse matrix and a vector."""
+    check_tensors("mv", input=input, vec=vec)
     if is_sparse(vec) or vec._aval.ndim != 1 or input._aval.shape[-1] != vec._aval.shape[0]:
         raise RuntimeError("mv: expected self.size(-1) == vec.size(-1)")
     return _with_dense(input, vec.unsqueeze(1)).squeeze(1)
@@ -92,8 +101,7 @@ def mv(input: Any, vec: Tensor) -> Tensor:
 @taking_out
 def matmul(input: Any, other: Any) -> Tensor:
     """The product of a sparse matrix with a matrix or a vector, on either side."""
-    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
-        raise TypeError("matmul of a sparse tensor: both operands must be tensors")
+    check_tensors("matmul", input=input, other=other)
     if input._aval.ndim == 2 and other._aval.ndim == 1:
         return mv(input, other)
     if input._aval.ndim == 1 and other._aval.ndim == 2 and not is_sparse(input):

@@ -9,8 +9,9 @@ import numpy as np
 
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.functions.shaping import cat as cat_dense
+from torchgrad_jax.sparse.arithmetic import written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, host, integers, nnz, sparse_dim
-from torchgrad_jax.sparse.tensors import COO, CSC, CSR, SparseTensor, answer, is_sparse, made_of, of_coordinates, parts_of
+from torchgrad_jax.sparse.tensors import COO, CSC, CSR, SparseTensor, answer, is_sparse, made_of, of_coordinates, parts_of, seen
 
 
 @answer("transpose", "swapaxes", "swapdims")
@@ -29,6 +30,18 @@ def t(input: SparseTensor) -> SparseTensor:
     if input._aval.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input._aval.ndim} dimensions")
     return permute(input, list(range(input._aval.ndim))[::-1])
+
+
+@answer("t_")
+def t_(self: SparseTensor) -> Tensor:
+    """`t` in place."""
+    return written(self, t(self))
+
+
+@answer("transpose_", "swapaxes_", "swapdims_")
+def transpose_(self: SparseTensor, dim0: int, dim1: int) -> Tensor:
+    """`transpose` in place."""
+    return written(self, transpose(self, dim0, dim1))
 
 
 @answer("T.__get__")
@@ -56,9 +69,9 @@ def permute(input: SparseTensor, *dims: Any) -> SparseTensor:
     size = tuple([input._aval.shape[d] for d in order])
     content = input.content
     if order == sorted(order):
-        return made_of(size, content.parts, content.layout, content.coalesced, content.known)
+        return seen(input, made_of(size, content.parts, content.layout, content.coalesced, content.known))
     if content.layout is not COO:  # the same parts say the columns of the one and the rows of the other
-        return made_of(size, content.parts, CSC if content.layout is CSR else CSR)
+        return seen(input, made_of(size, content.parts, CSC if content.layout is CSR else CSR))
     n = sparse_dim(input)
     if any(d >= n for d in order[:n]):
         raise RuntimeError(f"transpose: sparse and dense dimensions cannot be exchanged (dims {order}, of which {n} are sparse)")
@@ -68,7 +81,7 @@ def permute(input: SparseTensor, *dims: Any) -> SparseTensor:
     if order[n:] != list(range(n, len(order))):
         values = values.permute(0, *[d - n + 1 for d in order[n:]])
     name = "TBackward0" if len(order) == 2 else "PermuteBackward0"
-    return of_coordinates(indices, values, size, content.coalesced and order[:n] == list(range(n)), known_as=name)
+    return seen(input, of_coordinates(indices, values, size, content.coalesced and order[:n] == list(range(n)), known_as=name))
 
 
 @answer("unsqueeze")
@@ -79,9 +92,9 @@ def unsqueeze(input: SparseTensor, dim: int) -> SparseTensor:
     indices, values = parts_of(s)
     size = (*s._aval.shape[:at], 1, *s._aval.shape[at:])
     if at > n:
-        return of_coordinates(indices, values.unsqueeze(at - n + 1), size, s.content.coalesced)
+        return seen(input, of_coordinates(indices, values.unsqueeze(at - n + 1), size, s.content.coalesced))
     row = indices.new_zeros((1, nnz(s)))
-    return of_coordinates(cat_dense((indices[:at], row, indices[at:]), 0), values, size)
+    return seen(input, of_coordinates(cat_dense((indices[:at], row, indices[at:]), 0), values, size))
 
 
 @answer("squeeze")
@@ -107,7 +120,10 @@ def index_select(input: SparseTensor, dim: int, index: Tensor) -> SparseTensor:
     s = coordinates(input)
     d, n = wrap_dim(dim, s._aval.ndim), sparse_dim(s)
     count = s._aval.shape[d]
-    wanted = host(index).astype(np.int64).reshape(-1)
+    wanted = host(index).reshape(-1)
+    if index._aval.ndim > 1 or wanted.dtype not in (np.int32, np.int64):
+        raise IndexError("index_select() argument index must be 1-D strided (non-sparse) long-tensor.")
+    wanted = wanted.astype(np.int64)
     if len(wanted) and (wanted.min() < -count or wanted.max() >= count):
         raise IndexError(f"index_select(): index contains {wanted[(wanted < -count) | (wanted >= count)][0]} that is out of range for tensor of "
                          f"size {list(s._aval.shape)} at dimension {d}")  # fmt: skip
@@ -140,13 +156,13 @@ def select(input: SparseTensor, dim: int, index: int) -> Tensor:
     indices, values = parts_of(s)
     size = (*s._aval.shape[:d], *s._aval.shape[d + 1 :])
     if d >= n:
-        return of_coordinates(indices, values.select(d - n + 1, at), size, s.content.coalesced)
+        return seen(input, of_coordinates(indices, values.select(d - n + 1, at), size, s.content.coalesced))
     numbers = host(indices)
     there = np.flatnonzero(numbers[d] == at)
     found = values.index_select(0, integers(there, values))
     if n == 1:
         return found.sum(0)
-    return of_coordinates(integers(np.delete(numbers[:, there], d, 0), indices), found, size, s.content.coalesced)
+    return seen(input, of_coordinates(integers(np.delete(numbers[:, there], d, 0), indices), found, size, s.content.coalesced))
 
 
 @answer("__getitem__")
@@ -213,8 +229,7 @@ def narrow_copy(input: SparseTensor, dim: int, start: int, length: int) -> Spars
 @answer("cat", "concat", "concatenate")
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> SparseTensor:
     """Sparse tensors one after the other."""
-    if not all(map(is_sparse, tensors)):
-        raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found. Please convert it to sparse: to_sparse()")
+    _all_sparse(tensors)
     parts = [coordinates(s) for s in tensors]
     first = parts[0]
     d, n = wrap_dim(dim, first._aval.ndim), sparse_dim(first)
@@ -239,7 +254,14 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> SparseTensor:
 @answer("stack")
 def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> SparseTensor:
     """Sparse tensors along a new dimension."""
+    _all_sparse(tensors)
     return cat([unsqueeze(s, dim) for s in tensors], wrap_dim(dim, tensors[0]._aval.ndim + 1))
+
+
+def _all_sparse(tensors: Any) -> None:
+    for i, t in enumerate(tensors):
+        if not is_sparse(t):
+            raise RuntimeError(f"Concatenating sparse tensors, but a dense tensor was found at position {i}. to_sparse() makes it sparse.")
 
 
 @answer("vstack", "row_stack")

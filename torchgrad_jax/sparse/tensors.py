@@ -119,7 +119,9 @@ def value_of(size: tuple[int, ...], parts: tuple[Tensor, ...], layout: Any = COO
 def made_of(
     size: tuple[int, ...], parts: tuple[Tensor, ...], layout: Any = COO, coalesced: bool = False, known: Any = None, known_as: str | None = None
 ) -> SparseTensor:  # fmt: skip
-    """A sparse tensor of these parts, the values last, whose history it has. known: see `SparseContent`."""
+    """A sparse tensor of these parts, the values last, whose history it has while a graph is recorded. known: see `SparseContent`."""
+    if parts[-1]._rg and not per_thread.recorder.grad_enabled:
+        parts = (*parts[:-1], detached(parts[-1]))
     return of_value(value_of(size, parts, layout, coalesced, known), known_as)
 
 
@@ -147,6 +149,11 @@ def replace(s: SparseTensor, new: SparseTensor) -> SparseTensor:
 def own_values(values: Tensor) -> Tensor:
     """Values for a new tensor, on the memory of the user's: with their history while a graph is recorded."""
     return values if values._rg and per_thread.recorder.grad_enabled else detached(values)
+
+
+def seen(s: SparseTensor, found: SparseTensor) -> SparseTensor:
+    """`found`, a view of `s`: made while no graph is recorded it is a leaf that requires a gradient if `s` does, as PyTorch's is."""
+    return found.requires_grad_() if s._rg and not found._rg else found
 
 
 def parts_of(s: SparseTensor) -> tuple[Tensor, Tensor]:
