@@ -148,3 +148,24 @@ def test_running_statistics_are_moved_by_each_call():
         expected = 0.9 * expected + 0.1 * x.mean(0)
         np.testing.assert_allclose(mean.numpy(), expected.numpy(), rtol=1e-5)
     assert known() == 0
+
+
+def test_attributes_of_functions_may_change():
+    def scaled(x):
+        return x.sin() * scaled.by
+
+    scaled.by = 2.0
+    x = torch.tensor([0.5, -1.0])
+    for i in range(12):
+        scaled.by = 1.0 + i // 3
+        np.testing.assert_allclose(functional.vjp(scaled, x, torch.ones(2))[1].numpy(), (x.cos() * scaled.by).numpy(), rtol=1e-6)
+
+
+def test_whether_a_captured_tensor_is_a_leaf_may_change():
+    held = [torch.ones(2, requires_grad=True)]
+    x = torch.tensor([0.5, -1.0])
+    for i in range(12):
+        if i == 6:
+            held[0] = held[0] * 1
+        found = functional.vjp(lambda x: x * (2.0 if held[0].is_leaf else 3.0), x, torch.ones(2))[1]
+        assert found.tolist() == [2.0 if i < 6 else 3.0] * 2

@@ -46,6 +46,7 @@ _IMPURE_NAMES = frozenset((
     "untyped_storage", "storage", "autograd", "overrides", "utils", "runtime", "compile", "jit", "random", "cuda", "is_grad_enabled", "enable_grad",
     "no_grad", "inference_mode", "share_memory_", "resize_", "__dict__", "__class__", "_version", "globals", "locals", "backends", "cudnn", "mkldnn",
     "_is_view", "storage_offset", "as_strided", "__future__", "get_default_device", "get_autocast_dtype", "get_deterministic_debug_mode",
+    "is_leaf", "retains_grad", "output_nr", "_backward_hooks", "_post_accumulate_grad_hooks",
 ))  # fmt: skip
 _IMPURE_OPCODES = frozenset((
     "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR", "IMPORT_NAME", "IMPORT_FROM", "LOAD_BUILD_CLASS",
@@ -224,6 +225,9 @@ class Reached:
         self.key.append(code)
         self.add(function.__defaults__)
         self.add(tuple((function.__kwdefaults__ or {}).items()))
+        for name, attribute in function.__dict__.items():
+            self.key.append(name)
+            self.add(attribute)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents
