@@ -337,3 +337,25 @@ def test_the_rule_of_a_function_sees_what_is_in_containers(m):
         told.append(m.vmap(lambda row, i=i: Weighted.apply(2, (row, m.ones(2)), named) + i)(x))
         told.append(m.vmap(lambda row: Weighted.apply(row, [m.ones(2), row], named))(x))
     return told
+
+
+# ---------------------------------------------------------------------- checks of distributions
+
+
+@program
+def parameters_and_values_of_distributions_are_checked_for_the_whole_batch(m):
+    D, x = m.distributions, m.tensor([0.5, 1.0, 2.0], dtype=m.float64)
+    found = [m.vmap(lambda v: D.Gamma(v, v).log_prob(v + 1))(x), m.vmap(lambda v: D.kl_divergence(D.Normal(v, v), D.Normal(0.0, 1.0)))(x)]
+    found.append(m.vmap(m.func.grad(lambda v: D.Beta(v, 2.0).log_prob(m.tensor(0.25, dtype=m.float64))))(x))
+    found.append(m.vmap(m.vmap(lambda v: D.Exponential(v).log_prob(v)))(x.view(3, 1)))
+    return [*found, m.vmap(lambda v: v if m._is_all_true(v > 0) and m._is_any_true(v > 1) else -v)(x)]
+
+
+def test_a_distribution_refuses_a_batch_of_which_one_is_wrong():
+    import torchgrad_jax as tj
+
+    x = tj.tensor([0.5, -1.0])
+    with pytest.raises((ValueError, RuntimeError)):
+        tj.vmap(lambda v: tj.distributions.Exponential(v).log_prob(tj.tensor(1.0)))(x)
+    with pytest.raises((ValueError, RuntimeError)):
+        tj.vmap(lambda v: tj.distributions.Exponential(1.0).log_prob(v))(x)

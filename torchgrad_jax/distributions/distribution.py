@@ -10,7 +10,7 @@ from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.grad_mode import enable_grad, no_grad
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.distributions.utils import sum_rightmost, tensors
-from torchgrad_jax.functions.questions import broadcast_shapes
+from torchgrad_jax.functions.questions import _is_all_true, broadcast_shapes
 from torchgrad_jax.functions.shaping import broadcast_tensors, stack
 from torchgrad_jax.runtime.user_code import warn_user
 
@@ -116,7 +116,7 @@ class Distribution:
             return
         # What follows from another parameter is computed only when it is asked for: what is checked was given.
         asked = [(name, c, vars(self)[name]) for name, c in table.items() if name in vars(self) and not C.is_dependent(c)]
-        answers = {name: c.check(value).all() for name, c, value in asked if not c.holds(value)}
+        answers = {name: _is_all_true(c.check(value)) for name, c, value in asked if not c.holds(value)}
         if not answers or _looked_at(list(answers.values())):
             return
         name = next(name for name, fine in answers.items() if not fine)
@@ -249,7 +249,7 @@ class Distribution:
                 "`validate_args=False` to turn off validation."
             )
             return
-        if not support.holds(value) and not support.check(value).all():
+        if not support.holds(value) and not _is_all_true(support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the support ({support!r}) of the "
                 f"distribution {self!r}, but found invalid values:\n{value}"

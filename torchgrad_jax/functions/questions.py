@@ -6,7 +6,7 @@ from typing import Any
 
 from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Size, Tensor
+from torchgrad_jax.core.tensor import Size, Tensor, wrap
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.conversion import cast
@@ -14,6 +14,7 @@ from torchgrad_jax.functions.creation import tensor
 from torchgrad_jax.memory import formats
 from torchgrad_jax.runtime.device import gpus
 from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.value import Contentless, Lifted
 
 
 @public("torch", "torch.Tensor")
@@ -33,6 +34,26 @@ def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single 
         raise TypeError(f"_assert_async(): argument 'assert_msg' (position 2) must be str, not {type(assert_msg).__name__}")
     if not is_nonzero(input):
         raise RuntimeError(assert_msg)
+
+
+@public("torch")
+def _is_all_true(input: Tensor) -> Tensor:
+    """Whether all elements of a tensor of booleans are true: within `vmap`, whether they are for the whole batch, which may be looked at."""
+    return _of_all_batches(input).all()
+
+
+@public("torch")
+def _is_any_true(input: Tensor) -> Tensor:
+    """Whether any element of a tensor of booleans is true: within `vmap`, whether one is for any of the batch, which may be looked at."""
+    return _of_all_batches(input).any()
+
+
+def _of_all_batches(t: Tensor) -> Tensor:
+    if t.dtype is not dtypes.bool_:
+        raise RuntimeError(f"Expected a tensor of booleans, but got one of {t.dtype}")
+    value = t._content()
+    array = value.array
+    return t if not isinstance(array, Lifted) or isinstance(array, Contentless) else wrap(array.innermost())
 
 
 @public("torch.Tensor._cdata")
