@@ -530,3 +530,11 @@ def test_more_parameters_than_one_operation_takes(monkeypatch):
         return [p.detach() for p in params], [s["momentum_buffer"] for s in o.state.values()]
 
     like_pytorch(train)()
+
+
+def test_lbfgs_refuses_a_group_that_was_added():
+    w, v = tj.nn.Parameter(tj.ones(2)), tj.nn.Parameter(tj.ones(2))
+    optimizer = tj.optim.LBFGS([w])
+    optimizer.add_param_group({"params": [v]})
+    with pytest.raises(AssertionError, match="Expected exactly one param_group, but got 2"):
+        optimizer.step(lambda: (w * v).sum())

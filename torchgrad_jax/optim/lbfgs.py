@@ -87,7 +87,9 @@ class LBFGS(Optimizer):
 
     @no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override] - without a closure there is no step
-        """See Optimizer. Returns the loss that the closure returned first."""
+        """See Optimizer. Returns the loss that the closure returned first. AssertionError where groups were added."""
+        if len(self.param_groups) != 1:
+            raise AssertionError(f"Expected exactly one param_group, but got {len(self.param_groups)}")
         group = self.param_groups[0]
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
