@@ -204,10 +204,22 @@ def convolution(
 # ---------------------------------------------------------------------- sliding blocks
 
 
-def _pair(value: int | Sequence[int]) -> tuple[int, int]:
-    if isinstance(value, int):
-        return value, value
-    return value[0], value[-1]  # one number in a sequence stands for both
+def _pair(name: str, value: int | Sequence[int]) -> tuple[int, int]:
+    """Two numbers. RuntimeError for a sequence of another length, and for numbers too small."""
+    found = (value, value) if isinstance(value, int) else tuple(value)
+    if len(found) != 2:
+        raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(found)}")
+    what, least, words = {"padding": ("pad", 0, "non-negative"), "output_size": ("", None, "")}.get(
+        name, (name.removesuffix("_size"), 1, "greater than zero")
+    )
+    if least is not None and min(found) < least:
+        raise RuntimeError(f"{name.replace('_', ' ')} should be {words}, but got {what}_height: {found[0]} {what}_width: {found[1]}")
+    return found
+
+
+def _block_settings(kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> list[tuple[int, int]]:
+    given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
+    return [_pair(name, value) for name, value in given.items()]
 
 
 def _block_counts(sizes: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Ints:
@@ -216,7 +228,7 @@ def _block_counts(sizes: Ints, kernel: Ints, dilation: Ints, padding: Ints, stri
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """The sliding blocks of (N, C, H, W) as columns: (N, C * prod(kernel_size), L). RuntimeError where no block fits."""
-    kernel, dilated, padded, strides = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    kernel, dilated, padded, strides = _block_settings(kernel_size, dilation, padding, stride)
     shape = input._aval.shape
     if len(shape) not in (3, 4):
         raise RuntimeError(
@@ -234,7 +246,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 
 def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Columns (N, C * prod(kernel_size), L) added up as an image (N, C, *output_size). RuntimeError where their number does not fit."""
-    size, kernel, dilated, padded, strides = _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    size = _pair("output_size", output_size)
+    kernel, dilated, padded, strides = _block_settings(kernel_size, dilation, padding, stride)
     shape = input._aval.shape
     if len(shape) not in (2, 3):
         raise RuntimeError(

@@ -63,6 +63,7 @@ def _ctc(
     rows: Any = log_probs if batched else unsqueeze(log_probs, 1)
     lengths = [_lengths(x, name, rows) for x, name in ((input_lengths, "input_lengths"), (target_lengths, "target_lengths"))]
     values = [_read(x, targets._aval.ndim == 1) for x in lengths]
+    _check_counts(lengths, rows)
     longest = _check(rows, targets, values, blank)
     labels = cast(targets, dtypes.int64)
     loss: Any = call("_ctc_loss", rows, labels, *lengths, longest, int(blank), bool(zero_infinity))[0]
@@ -90,6 +91,12 @@ def _read(lengths: Tensor, needed: bool) -> np.ndarray | None:
     return np.asarray(lengths._concrete()) if found is None and needed and lengths._content().readable else found
 
 
+def _check_counts(lengths: list[Any], log_probs: Tensor) -> None:
+    for given, name in zip(lengths, ("input_lengths", "target_lengths"), strict=True):
+        if log_probs._aval.ndim == 3 and log_probs._aval.size and given._aval.shape != log_probs._aval.shape[1:2]:
+            raise RuntimeError(f"{name} must be of size batch_size")
+
+
 def _check(log_probs: Tensor, targets: Tensor, lengths: list[np.ndarray | None], blank: int) -> int:
     """The most labels that a target may have. RuntimeError for what does not fit."""
     x, y = log_probs._aval, targets._aval
@@ -101,9 +108,6 @@ def _check(log_probs: Tensor, targets: Tensor, lengths: list[np.ndarray | None],
         raise RuntimeError(f"Expected 1 to 2 dimensions, but got {y.ndim}-dimensional tensor for argument #2 'targets'{_CHECKING}")
     if not 0 <= blank < x.shape[2]:
         raise RuntimeError("blank must be in label range")
-    for values, name in zip(lengths, ("input_lengths", "target_lengths"), strict=True):
-        if values is not None and len(values) != x.shape[1]:
-            raise RuntimeError(f"{name} must be of size batch_size")
     inputs, labels = lengths
     longest = y.shape[-1]
     if labels is not None:

@@ -183,7 +183,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
     if given != shape:
         if shape[:-1] == given:
             v = unsqueeze(v, -1)
-        elif not (shape[:-1] == given[:-1] and given[-1:] == (1,)) and not _expands(given, shape):
+        elif not _expands(given, shape):
             raise ValueError("var is of incorrect size")
     if reduction not in REDUCTIONS:
         raise ValueError(f"{reduction} is not valid")
@@ -197,7 +197,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False))
+    return len(shape) == len(to) and all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
 def kl_div(
@@ -314,7 +314,9 @@ def _nll_1d(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: 
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if len(a) == 1 and b == (1,):
         target = reshape(target, ())
-    elif (len(a) == 1 and b) or (len(a) == 2 and a[:1] != b):
+    elif len(a) == 1 and b:
+        raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {b[0]}")
+    elif len(a) == 2 and a[:1] != b:
         raise RuntimeError(f"size mismatch (got input: {list(a)}, target: {list(b)})")
     _check_weight(weight, a[-1], False)
     return _nll("nll_loss", input, target, weight, ignore_index, reduction)
@@ -382,14 +384,14 @@ def cross_entropy(
         if ignore_index >= 0:
             raise RuntimeError("ignore_index is not supported for floating point target")
         return _cross_entropy_of_probabilities(log_softmax(input, axis), target, weight, reduction, label_smoothing)
-    if label_smoothing:
+    if label_smoothing > 0:
         _check_smoothing(label_smoothing)
         return _smoothed(log_softmax(input, axis), target, weight, ignore_index, reduction, label_smoothing)
     return _nll_of(_logs_over(input, axis), target, weight, ignore_index, reduction)
 
 
 def _check_smoothing(label_smoothing: float) -> None:
-    if not 0.0 <= label_smoothing <= 1.0:
+    if label_smoothing > 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
@@ -406,7 +408,7 @@ def _cross_entropy_of_probabilities(logs: Any, target: Any, weight: Tensor | Non
             f"cross_entropy: weight tensor should be defined either for all {shape[axis]} classes or no classes but got weight tensor of shape: "
             f"{list(weight._aval.shape)}"
         )
-    if smoothing:
+    if smoothing > 0:
         _check_smoothing(smoothing)
         target = with_number("add", with_number("mul", target, 1 - smoothing), smoothing / shape[axis])
     product = logs * target

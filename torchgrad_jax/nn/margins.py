@@ -7,6 +7,7 @@ from typing import Any
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.overloads import where, with_number
+from torchgrad_jax.functions.questions import broadcast_shapes
 from torchgrad_jax.nn.activation import logsigmoid
 from torchgrad_jax.nn.distance import pairwise_distance
 from torchgrad_jax.nn.loss import call_loss, clamp_min_of, like_input, numbered, reduce_loss, reduction_of
@@ -18,8 +19,13 @@ __all__ = [
 
 
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:
-    """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction."""
-    return like_input("soft_margin_loss", input, target, reduction_of(reduction, size_average, reduce))
+    """log(1 + exp(-target * input)) for targets 1 and -1. ValueError for an unknown reduction, RuntimeError for a larger target."""
+    reduction = reduction_of(reduction, size_average, reduce)
+    a, b = input._aval.shape, target._aval.shape
+    pairs = list(zip(reversed(a), reversed(b), strict=False))
+    if all([1 in pair or pair[0] == pair[1] for pair in pairs]) and (len(b) > len(a) or any([n == 1 != m for n, m in pairs])):
+        raise RuntimeError(f"output with shape {list(a)} doesn't match the broadcast shape {list(broadcast_shapes(a, b))}")
+    return like_input("soft_margin_loss", input, target, reduction)
 
 
 def hinge_embedding_loss(
@@ -93,10 +99,12 @@ def multi_margin_loss(
         if weight._aval.ndim != 1:
             raise ValueError("weight must be one-dimensional")
         raise RuntimeError(f"inconsistent weight size, expected {a[-1]} but got {list(weight._aval.shape)}")
-    if len(a) == 2 and b != a[:1]:
+    _check_classes(a)
+    samples = a[:1] if len(a) == 2 else (1,)
+    if b != samples and (len(a) == 2 or b):
         raise RuntimeError(
             f"multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
-            f"Expected target size [{a[0]}], but got {list(b)}. Input has shape {list(a)}."
+            f"Expected target size {list(samples)}, but got {list(b)}. Input has shape {list(a)}."
         )
     return call_loss("multi_margin_loss", (input, target, weight), p, margin, reduction)
 
@@ -106,21 +114,28 @@ def multilabel_margin_loss(
 ) -> Tensor:
     """The margins between all target classes (those before the first -1) and all others. RuntimeError for shapes that do not fit."""
     reduction = reduction_of(reduction, size_average, reduce)
+    _check_classes(input._aval.shape)
     if input._aval.shape != target._aval.shape:
         raise RuntimeError(f"inconsistent target size: {list(target._aval.shape)} for input of size: {list(input._aval.shape)}")
     return call_loss("multilabel_margin_loss", (input, target), reduction)
 
 
+def _check_classes(shape: tuple[int, ...]) -> None:
+    if len(shape) > 2 or 0 in shape[-1:]:
+        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
+
+
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The mean over the last dimension of the binary cross entropy of sigmoid(input). ValueError for an unknown reduction."""
+    """The mean over the input's last dimension of the binary cross entropy of sigmoid(input). ValueError for an unknown reduction."""
     reduction = reduction_of(reduction, size_average, reduce)
     t: Any = target
     losses: Any = -(t * logsigmoid(input) + (1 - t) * logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return reduce_loss(losses.sum(-1) / input._aval.shape[-1], reduction)
+    classes = input._aval.ndim - 1  # which is not the last one of the losses where the target has more dimensions
+    return reduce_loss(losses.sum(classes) / input.size(classes), reduction)
 
 
 # ---------------------------------------------------------------------- triplets

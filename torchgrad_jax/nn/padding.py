@@ -259,7 +259,8 @@ def interpolate(
     if min(out) < 1 or min(spatial) < 1:
         names = "DHW"[-len(spatial) :]
         given, made = (", ".join(f"{name}: {n}" for name, n in zip(names, sizes, strict=True)) for sizes in (spatial, out))
-        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}) output ({made})")
+        between = " and" if len(spatial) == 1 else ""
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input ({given}){between} output ({made})")
     if not input._aval.shape[1]:
         shape = list(input._aval.shape)
         raise RuntimeError(f"Non-empty {len(shape)}D data tensor expected but got a tensor with sizes {shape}")

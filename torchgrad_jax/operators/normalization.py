@@ -66,8 +66,10 @@ def _check_parameters(kernel: str) -> Callable[..., None]:
     only = floating_only(kernel)
 
     def validate(input: Any, *parameters: Any, **statics: Any) -> None:
-        only(input)
+        if kernel == "batch_norm":
+            only(input)
         check_parameter_types(input, *parameters)
+        only(input)
 
     return validate
 
