@@ -274,3 +274,16 @@ def schedules_of_the_users(m):
         o = optimizer(m)
         found.append(outcome(m, o, kind(o), 5))
     return found
+
+
+@program
+def a_tensor_given_as_base_lr_is_not_written_to(m):
+    base = m.tensor(0.03)
+    optimizer = m.optim.SGD([m.nn.Parameter(m.ones(2))], lr=0.1)
+    scheduler = m.optim.lr_scheduler.CyclicLR(optimizer, base, 0.1, 2, cycle_momentum=False)
+    found = []
+    for _ in range(4):
+        optimizer.step()
+        scheduler.step()
+        found.append(float(scheduler.get_last_lr()[0]))
+    return [base, found]

@@ -97,7 +97,8 @@ class CyclicLR(LRScheduler):
     ) -> None:  # fmt: skip
         check_optimizer(optimizer)
         self.optimizer = optimizer
-        base_lrs = per_group("base_lr", base_lr, optimizer)
+        # A tensor among them becomes the group's rate, which is written to: not the user's. That it is written to here too is as in PyTorch.
+        base_lrs = [copied(lr) for lr in per_group("base_lr", base_lr, optimizer)]
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
                 set_rate(group, lr)
