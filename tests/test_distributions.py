@@ -190,3 +190,18 @@ def test_log_normalizers_give_entropies_and_divergences():
         assert tj.allclose(bregman(a, b), D.kl_divergence(a, b), rtol=1e-5)
     for made in (D.Normal(0.5, 2.0), D.Gamma(2.0, 3.0), D.Exponential(2.0), D.Bernoulli(0.3)):
         assert D.ExponentialFamily.entropy(made).item() == pytest.approx(made.entropy().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: tj.distributions.Chi2(-1.0), "Expected parameter df (Tensor of shape ()) of distribution Chi2()"),
+        (lambda: tj.distributions.Chi2(tj.tensor([1.0, 0.0])), "Expected parameter df (Tensor of shape (2,)) of distribution Chi2()"),
+        (lambda: tj.distributions.Multinomial(-1, tj.ones(2)), "Expected parameter total_count (Tensor of shape (2,)) of distribution Binomial("),
+        (lambda: tj.distributions.Normal(1j, 1.0), "Input arguments must all be instances of Number"),
+    ],
+)
+def test_parameters_that_were_taken_without_a_word_are_refused(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert words in str(error.value)

@@ -145,6 +145,8 @@ class Multinomial(_OfCategories):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
         self._of(probs, logits, validate_args)
+        if total_count < 0:  # which validate_args says nothing of, as in PyTorch
+            Binomial(total_count, self.probs)
 
     @C.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

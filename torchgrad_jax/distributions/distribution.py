@@ -48,6 +48,8 @@ class Distribution:
     _ranks: ClassVar[dict[str, int]] = {}
     # Attributes, beside the parameters, that a copy of another batch shape has too. Distributions among them are expanded.
     _carried: ClassVar[tuple[str, ...]] = ()
+    # Parameters that were given, though others are kept, of which they are computed.
+    _standing_for_given: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -114,8 +116,9 @@ class Distribution:
                 "`validate_args=False` to turn off validation."
             )
             return
-        # What follows from another parameter is computed only when it is asked for: what is checked was given.
-        asked = [(name, c, vars(self)[name]) for name, c in table.items() if name in vars(self) and not C.is_dependent(c)]
+        # What follows from another parameter is computed only when it is asked for: what is checked was given, or stands for what was.
+        given = {**vars(self), **{name: getattr(self, name) for name in self._standing_for_given}}
+        asked = [(name, c, given[name]) for name, c in table.items() if name in given and not C.is_dependent(c)]
         answers = {name: _is_all_true(c.check(value)) for name, c, value in asked if not c.holds(value)}
         if not answers or _looked_at(list(answers.values())):
             return

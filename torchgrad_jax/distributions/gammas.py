@@ -63,6 +63,7 @@ class Chi2(Gamma):
     """Chi-square distributions: sums of squares of `df` standard normal numbers."""
 
     arg_constraints = {"df": C.positive}
+    _standing_for_given = ("df",)
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args)

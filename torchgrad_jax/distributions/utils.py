@@ -37,7 +37,7 @@ def tensors(*values: Any) -> tuple[Tensor, ...]:
     for value in values:
         if isinstance(value, Tensor):
             first = value if first is None else first
-        elif not isinstance(value, Number) and not hasattr(type(value), "__torch_function__"):
+        elif (not isinstance(value, Number) or isinstance(value, complex)) and not hasattr(type(value), "__torch_function__"):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__.")
     options: dict[str, Any] = {"dtype": dtypes.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
     return tuple(tensor(value, **options) if isinstance(value, Number) else value for value in values)
