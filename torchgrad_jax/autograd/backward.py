@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from operator import index
 from typing import Any
@@ -52,6 +52,8 @@ def backward(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if isinstance(inputs, Mapping):
+        inputs = tuple(_only_dict("backward", inputs).values())
     wanted: tuple[Target, ...] = () if inputs is None else _several(inputs)
     if inputs is not None and not wanted:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
@@ -82,12 +84,16 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
-    """The gradients of `outputs` with respect to `inputs`, one for each input; no `.grad` is touched.
+) -> Any:
+    """The gradients of `outputs` with respect to `inputs`, one for each input; no `.grad` is touched. Of a dict of inputs they are a dict.
 
     outputs, inputs: Tensors or GradientEdges, one or several. An input that the outputs do not depend on is an error, None under `allow_unused`,
     zeros under `materialize_grads`. is_grads_batched: the first dimension of each of `grad_outputs` is a batch, and so it is in the results.
     """
+    if isinstance(inputs, Mapping):
+        _only_dict("grad", inputs)
+        options = (grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched, materialize_grads)
+        return dict(zip(inputs, grad(outputs, tuple(inputs.values()), *options), strict=True))
     if not only_inputs:
         warn_user(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the graph, please "
@@ -117,6 +123,12 @@ def grad(
             if g is None:
                 raise RuntimeError(UNUSED.format(i))
     return tuple(found)
+
+
+def _only_dict(function: str, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    if type(inputs) is not dict:
+        raise TypeError(f"`inputs` argument to `{function}()` must be a dict, not {type(inputs).__name__}. Other Mapping types are not supported.")
+    return inputs
 
 
 def _flag(given: Any) -> bool:
