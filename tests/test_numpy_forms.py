@@ -120,6 +120,7 @@ _CLASSES = [
 _NO_CLASSES = [(S(5, 4), Places((5,), 2, 6), None, 3, "mean"), (S(5, 4), Places((5,), -1, 3), None, -100, "none")]
 _COUNTED = [(Places((7,), 0, 5), None, 5), (Places((4,), 0, 3, np.int32), None, 6), (Places((7,), 0, 5, np.uint8), S(7), 5)]
 _ORDERED = [(S(3, 40), 1, True), (S(3, 40), 1, False), (S(30, 4), 0, True), (S(30, 4), -2, False), (S(2, 9, 3), 1, True), (S(1), 0, False)]
+_FEW_OF_MANY = [(S(30, 400), 64, -1, True, True), (S(2, 5000), 9, 1, False, True)] if torch.runtime.typed_core() else []
 _RUNNING: Any = [(S(3, 7), 1), (S(5, 2, 3), 0), (S(2, 3, 4), -2, {"dtype": torch.float64}), (S(9), 0, {"dtype": torch.float32}), (S(1, 4), 0)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
 
@@ -182,7 +183,8 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "scatter_add": _SCATTERED, "scatter_add_checked": [*_SCATTERED, *_NOT_SCATTERED],
     "embedding": _TABLE, "embedding_checked": [*_TABLE, *_NO_TABLE],
     "sort": _ORDERED, "sort_stable": _ORDERED, "argsort": [(x, dim, descending, True) for x, dim, descending in _ORDERED],
-    "topk": [(S(3, 40), 5, 1, True, True), (S(3, 40), 5, -1, False, True), (S(30, 4), 30, 0, True, True), (S(30, 4), 20, -2, False, True)],
+    "topk": [(S(3, 40), 5, 1, True, True), *_FEW_OF_MANY,
+             (S(3, 40), 5, -1, False, True), (S(30, 4), 30, 0, True, True), (S(30, 4), 20, -2, False, True)],
     "cumsum": _RUNNING, "cumprod": _RUNNING,
     "view_as_real_scatter": [(S(3), S(3, 2)), (S(), S(2))], "view_as_complex_scatter": [(S(3, 2), S(3))], "alias_scatter": [(S(3), S(3)), (S(), S())],
 }  # fmt: skip

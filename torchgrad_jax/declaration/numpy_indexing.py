@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array, Shape
-from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline import Forms, blocks
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.native.handlers import ordered
 from torchgrad_jax.runtime.operation import stand_in
@@ -26,6 +27,8 @@ _RIGHT.flags.writeable = False
 _FEW = 1 << 10
 # What C's function orders: float32, float64, int32, int64.
 _ORDERED = "fdil"
+# So few of however many it finds in one pass.
+_FEW_OF_MANY = 64
 
 
 def packing(size: int, dim: int) -> int:
@@ -357,7 +360,7 @@ def _sorted(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
 
 def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Array, Array]:
     if dim in (-1, x.ndim - 1) and x.dtype.char in _ORDERED:
-        found = ordered(x, k, largest, True)
+        found = ordered(contiguous(x), k, largest, True)
         if found is not None:
             return found
     order = _order(x, dim, largest)
@@ -367,13 +370,14 @@ def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Arra
 
 
 def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any:
-    if not _is_for_numpy(x, dim) or not 0 < k <= x.shape[dim]:
+    few_of_many = blocks.by_numbers and k <= _FEW_OF_MANY and x.size and x.dtype.char in _ORDERED and dim in (-1, x.ndim - 1)
+    if not (few_of_many or _is_for_numpy(x, dim)) or not x.ndim or not 0 < k <= x.shape[dim]:
         return None
     dim %= x.ndim
     return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
 
 
 sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_for_numpy(x, dim) else None, True)
-topk = Forms(_topk, _topk_result, True)
+topk = Forms(_topk, _topk_result, True, each=1.0)
 argsort = Forms(lambda x, dim, descending, stable: _order(x, dim, descending),
                 lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_for_numpy(x, dim) else None, True)  # fmt: skip

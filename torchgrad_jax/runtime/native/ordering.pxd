@@ -3,6 +3,8 @@ from cpython.buffer cimport (
 )
 from libc.stdint cimport int64_t
 
+from torchgrad_jax.runtime.native cimport sharing
+
 # What the function does is in `ordering.py`. An element becomes an integer that is ordered as it is; what is asked for are those with the least ones.
 # Few are kept in their order while the others pass by; else all are merged, runs of twice the length at a time.
 cdef extern from *:
@@ -10,42 +12,48 @@ cdef extern from *:
     #include <stdint.h>
     #include <stdlib.h>
     #include <string.h>
-    enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096 };
-    #define TJ_KEYS(name, type, bits, made)                                                                                   \\
-    static void name(const type* x, int64_t n, int64_t turned, int64_t* keys) {                                               \\
+    enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16 };
+    /* Whether a number is the largest, and its sign's bit, for keys: integers that are ordered as the elements are. */
+    #define TJ_KEY_OF_INTEGER(x, bits, most) (bits)
+    #define TJ_KEY_OF_FLOAT(x, bits, most) ((x) != (x) ? INT64_MAX : (x) == 0 ? 0 : (bits) < 0 ? (bits) ^ (most) : (bits))
+    #define TJ_ORDERS(letter, type, integer, key_of, most)                                                                    \\
+    static inline int64_t tj_key_##letter(const type* x) {                                                                    \\
+        integer bits;                                                                                                         \\
+        memcpy(&bits, x, sizeof bits);                                                                                        \\
+        return (int64_t)(key_of(*x, bits, most));                                                                             \\
+    }                                                                                                                         \\
+    static void tj_keys_##letter(const void* row, int64_t n, int64_t turned, int64_t* keys) {                                 \\
+        const type* x = (const type*)row;                                                                                     \\
         int64_t i;                                                                                                            \\
+        for (i = 0; i < n; i++) { keys[i] = tj_key_##letter(x + i) ^ turned; }                                                \\
+    }                                                                                                                         \\
+    /* Most elements are told by one comparison that they are not among the k. */                                             \\
+    static void tj_few_##letter(const void* row, int64_t n, int64_t k, int64_t turned, int64_t* places) {                     \\
+        const type* x = (const type*)row;                                                                                     \\
+        int64_t least[TJ_FEW_PLACES], i, j, held = 0;                                                                         \\
+        type limit = x[0];                                                                                                    \\
         for (i = 0; i < n; i++) {                                                                                             \\
-            bits b;                                                                                                           \\
-            memcpy(&b, x + i, sizeof b);                                                                                      \\
-            keys[i] = (int64_t)(made) ^ turned;                                                                               \\
+            int64_t key;                                                                                                      \\
+            if (held == k && (turned ? x[i] <= limit : x[i] >= limit)) { continue; }                                          \\
+            key = tj_key_##letter(x + i) ^ turned;                                                                            \\
+            if (held == k) {                                                                                                  \\
+                if (key >= least[k - 1]) { continue; }                                                                        \\
+                held--;                                                                                                       \\
+            }                                                                                                                 \\
+            for (j = held++; j > 0 && least[j - 1] > key; j--) {                                                              \\
+                least[j] = least[j - 1];                                                                                      \\
+                places[j] = places[j - 1];                                                                                    \\
+            }                                                                                                                 \\
+            least[j] = key;                                                                                                   \\
+            places[j] = i;                                                                                                    \\
+            limit = x[places[held - 1]];                                                                                      \\
         }                                                                                                                     \\
     }
-    TJ_KEYS(tj_keys_f, float, int32_t, x[i] != x[i] ? INT64_MAX : x[i] == 0 ? 0 : b < 0 ? b ^ INT32_MAX : b)
-    TJ_KEYS(tj_keys_d, double, int64_t, x[i] != x[i] ? INT64_MAX : x[i] == 0 ? 0 : b < 0 ? b ^ INT64_MAX : b)
-    TJ_KEYS(tj_keys_i, int32_t, int32_t, b)
-    TJ_KEYS(tj_keys_l, int64_t, int64_t, b)
-    static void tj_keys(const char* x, char kind, int64_t n, int64_t turned, int64_t* keys) {
-        if (kind == 'f') { tj_keys_f((const float*)x, n, turned, keys); }
-        else if (kind == 'd') { tj_keys_d((const double*)x, n, turned, keys); }
-        else if (kind == 'i') { tj_keys_i((const int32_t*)x, n, turned, keys); }
-        else { tj_keys_l((const int64_t*)x, n, turned, keys); }
-    }
-    static void tj_few_least(const int64_t* keys, int64_t n, int64_t k, int64_t* places) {
-        int64_t least[TJ_FEW_PLACES], i, j, held = 0;
-        for (i = 0; i < n; i++) {
-            int64_t key = keys[i];
-            if (held == k) {
-                if (key >= least[k - 1]) { continue; }
-                held--;
-            }
-            for (j = held++; j > 0 && least[j - 1] > key; j--) {
-                least[j] = least[j - 1];
-                places[j] = places[j - 1];
-            }
-            least[j] = key;
-            places[j] = i;
-        }
-    }
+    TJ_ORDERS(f, float, int32_t, TJ_KEY_OF_FLOAT, INT32_MAX)
+    TJ_ORDERS(d, double, int64_t, TJ_KEY_OF_FLOAT, INT64_MAX)
+    TJ_ORDERS(i, int32_t, int32_t, TJ_KEY_OF_INTEGER, 0)
+    TJ_ORDERS(l, int64_t, int64_t, TJ_KEY_OF_INTEGER, 0)
+    #define TJ_OF_KIND(kind, name) ((kind) == 'f' ? name##f : (kind) == 'd' ? name##d : (kind) == 'i' ? name##i : name##l)
     static void tj_merge_all(const int64_t* keys, int64_t n, int64_t* places, int64_t* others) {
         int64_t length, i, *from = places, *to = others, *swapped;
         for (i = 0; i < n; i++) { places[i] = i; }
@@ -62,26 +70,45 @@ cdef extern from *:
         }
         if (from != places) { memcpy(places, from, n * sizeof *places); }
     }
-    /* Returns whether there was memory for it. */
-    static int tj_order(const char* x, char kind, int size, int64_t rows, int64_t n, int64_t k, int largest, int64_t* places, char* values) {
-        int64_t row, j, *room = (int64_t*)malloc((size_t)(3 * n) * sizeof *room), *keys = room, *merged = room + n, *others = room + 2 * n;
-        if (!room) { return 0; }
-        for (row = 0; row < rows; row++, x += n * size, places += k) {
-            tj_keys(x, kind, n, largest ? -1 : 0, keys);
-            if (k <= TJ_FEW_PLACES && k < n) { tj_few_least(keys, n, k, places); }
+    typedef struct { const char* x; char* values; int64_t* places; int64_t rows, n, k, turned, together; int size, failed; char kind; } tj_ordering;
+    static void tj_order_piece(const void* work, int64_t piece, tj_hand* hand) {
+        tj_ordering* o = (tj_ordering*)work;
+        int64_t row = piece * o->together, end = row + o->together < o->rows ? row + o->together : o->rows, j, n = o->n, k = o->k;
+        int few = k <= TJ_FEW_PLACES && k < n;
+        int64_t* room = few ? 0 : (int64_t*)malloc((size_t)(3 * n) * sizeof *room);
+        (void)hand;
+        if (!few && !room) {
+            o->failed = 1;
+            return;
+        }
+        for (; row < end; row++) {
+            const char* x = o->x + row * n * o->size;
+            int64_t* places = o->places + row * k;
+            if (few) { TJ_OF_KIND(o->kind, tj_few_)(x, n, k, o->turned, places); }
             else {
-                tj_merge_all(keys, n, merged, others);
-                memcpy(places, merged, k * sizeof *places);
+                TJ_OF_KIND(o->kind, tj_keys_)(x, n, o->turned, room);
+                tj_merge_all(room, n, room + n, room + 2 * n);
+                memcpy(places, room + n, k * sizeof *places);
             }
-            if (!values) { continue; }
-            for (j = 0; j < k; j++, values += size) { memcpy(values, x + places[j] * size, size); }
+            for (j = 0; j < k && o->values; j++) { memcpy(o->values + (row * k + j) * o->size, x + places[j] * o->size, o->size); }
         }
         free(room);
-        return 1;
+    }
+    /* Returns whether there was memory for it. */
+    static int tj_order(const char* x, char kind, int size, int64_t rows, int64_t n, int64_t k, int largest, int64_t* places, char* values) {
+        tj_ordering o = {x, values, places, rows, n, k, largest ? -1 : 0, tj_pieces(TJ_ORDERED, n), size, 0, kind};
+        int64_t pieces = tj_pieces(rows, o.together);
+        if (rows * n < TJ_ORDERED_ALONE) { tj_do(0, tj_order_piece, &o, pieces, 1); }
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            tj_do(0, tj_order_piece, &o, pieces, 0);
+            Py_END_ALLOW_THREADS
+        }
+        return !o.failed;
     }
     """
     enum: TJ_FEW_PLACES, TJ_MOST_MERGED
-    int tj_order(const char* x, char kind, int size, int64_t rows, int64_t n, int64_t k, int largest, int64_t* places, char* values) noexcept nogil
+    int tj_order(const char* x, char kind, int size, int64_t rows, int64_t n, int64_t k, int largest, int64_t* places, char* values) noexcept
 
 
 cdef inline bint order(object x, object places, object values, bint largest) except *:
