@@ -31,6 +31,8 @@ _FOLDED_COST, FOLDED_BYTES = 50_000.0, 1 << 16
 # From so many elements on a result is written over an operand that is not needed any more, if there is one.
 _LARGE = 1 << 10
 _NEVER: Mapping[int, Any] = MappingProxyType({})
+# How many times as long as the interpreter XLA takes for convolutions of volumes; for those of images it takes as long.
+_VOLUMES = 3.0
 # Stands among the constants that tell of a shape for all that the plan is.
 _ALL = -1
 
@@ -217,6 +219,8 @@ class _Build:
             self.alike += cost
         elif eqn.primitive.name == "dot_general":
             self.alike += min(cost, SHARED)
+        elif eqn.primitive.name == "conv_general_dilated":
+            self.alike += cost * (_VOLUMES if len(eqn.outvars[0].aval.shape) > 4 else 1.0)
         elif eqn.primitive.name in BY_XLA:
             one, element = BY_XLA[eqn.primitive.name]
             self.alike += one + element * eqn.invars[0].aval.size
