@@ -34,6 +34,8 @@ from torchgrad_jax.runtime.value import aval_of, constant
 
 _INT64 = np.dtype(np.int64)
 _ONE = (int, slice, Tensor)
+# Up to so many elements what a mask picks is taken at once.
+_TAKEN_AT_ONCE = 1 << 14
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
@@ -49,8 +51,11 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         raise _of_no_dimension(key)
     if self._aval.device is not CPU:
         key = _beside(self, key)
-    if type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
-        return _rows(self, key)
+    if type(key) is Tensor and key._aval.ndim and self._aval.ndim:
+        if key._aval.dtype == np.int64:
+            return _rows(self, key)
+        if _is_mask_of(self, key):
+            return _where_true(self, key)
     found = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) in _ONE else None
     if found is not None:
         return found
@@ -69,6 +74,23 @@ def _beside(t: Tensor, key: Any) -> Any:
 @partial(recalling, bounds=True)
 def _rows(self: Tensor, key: Tensor) -> Tensor:
     return _gather(self, {0: key})
+
+
+def _is_mask_of(t: Tensor, key: Tensor) -> bool:
+    mask = key._aval
+    return mask.dtype == np.bool_ and mask.ndim > 0 and mask.shape == t._aval.shape[: mask.ndim]
+
+
+def _where_true(self: Tensor, mask: Tensor) -> Tensor:
+    """What is where a mask holds, which is looked at. Of few elements that are there already, and that nobody follows, it is taken at once: how many
+    there are is another number each time, and so would be the program."""
+    holds, rec = np.asarray(mask._concrete("mask")), per_thread.recorder
+    if not rec.rare and self._aval.size <= _TAKEN_AT_ONCE and self._aval.device is CPU and not (self._rg and rec.grad_enabled):
+        array = self._read().at_hand()
+        if array is not None:
+            return created(constant(array[holds]))
+    places = places_of(np.nonzero(holds), mask._aval.shape, self.device, mask)
+    return apply(_index_by(tuple(range(len(places))), True), (self, *places))
 
 
 @partial(recalling, bounds=True)
@@ -115,8 +137,12 @@ def _set(self: Tensor, key: Any, value: Any, number: bool) -> None:
     """``self[key] = value``. number: whether that is a Python number within the range of an int64."""
     target = indexed(self, key) if type(key) is tuple else indexed(self, (key,)) if type(key) is slice or type(key) is int else None
     indices: dict[int, Tensor] = {}
-    if target is None and type(key) is Tensor and key._aval.ndim and key._aval.dtype == np.int64 and self._aval.ndim:
-        target, indices = self, {0: key}
+    if target is None and type(key) is Tensor and key._aval.ndim and self._aval.ndim:
+        if key._aval.dtype == np.int64:
+            target, indices = self, {0: key}
+        elif _is_mask_of(self, key):
+            places = places_of(np.nonzero(np.asarray(key._concrete("mask"))), key._aval.shape, self.device, key)
+            target, indices = self, dict(enumerate(places))
     if target is None:
         target, indices = (unsqueeze(self, 0), indices) if key is True else _basic(self, key, alias=False)
     if not isinstance(value, Tensor):

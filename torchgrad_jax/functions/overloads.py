@@ -331,7 +331,7 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
     """The indices of the elements that are not zero: a matrix with a row for each, or a tuple of columns. Looks at the values."""
     if as_tuple:
         return _columns(input, "nonzero_numpy")
-    matrix = np.stack(_places(input, "nonzero"), 1).astype(np.int64)[:, : input._aval.ndim]
+    matrix = np.array(_places(input, "nonzero"), np.int64).T[:, : input._aval.ndim]
     made = created(from_data(matrix, None, input.device))
     return arrange(made, (1, 0)) if out is None else write_out("nonzero", out, made)
 
