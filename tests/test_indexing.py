@@ -287,21 +287,21 @@ def test_any_basic_key_gives_the_view_that_numpy_gives(key, alone):
 
 def test_what_a_mask_picks_of_what_is_there_is_taken_at_once():
     """How many elements there are is another number each time: a program would be another one each time."""
-    x = torch.arange(12.0).reshape(3, 4)
+    x = tj.arange(12.0).reshape(3, 4)
     picked = x[x > 5]
     assert picked._read().array is not None
     x.mul_(2)
     picked.add_(1)
     assert picked.tolist() == [7.0, 8.0, 9.0, 10.0, 11.0, 12.0] and x[2].tolist() == [16.0, 18.0, 20.0, 22.0]
-    assert (x + 1)[torch.tensor([True, False, True])].tolist() == [[1.0, 3.0, 5.0, 7.0], [17.0, 19.0, 21.0, 23.0]]
+    assert (x + 1)[tj.tensor([True, False, True])].tolist() == [[1.0, 3.0, 5.0, 7.0], [17.0, 19.0, 21.0, 23.0]]
     x.requires_grad_()
     followed = x[x > 5]
     assert type(followed.grad_fn).__name__ == "IndexBackward0"
     followed.sum().backward()
     assert x.grad.tolist() == (x > 5).float().tolist()
-    with torch.no_grad():
+    with tj.no_grad():
         assert not x[x > 5].requires_grad
     with pytest.raises(IndexError, match="shape of the mask"):
-        x[torch.tensor([True, False])]
-    with torch.inference_mode():
+        x[tj.tensor([True, False])]
+    with tj.inference_mode():
         assert x[x > 5].is_inference()
