@@ -171,7 +171,10 @@ class _Build:
         for eqn in jaxpr.eqns:
             operands = [read(a) for a in eqn.invars]
             inner = called(eqn) or self.chosen(eqn, operands) or self.solving(eqn, operands)
-            results = self.add(eqn, operands) if inner is None else self.inline(*inner, operands)
+            if inner is None:
+                results = self.turned_once(eqn, operands) if _turns_once(eqn) else self.add(eqn, operands)
+            else:
+                results = self.inline(*inner, operands)
             where.update(zip(eqn.outvars, results, strict=True))
         return [read(a) for a in jaxpr.outvars]
 
@@ -193,6 +196,18 @@ class _Build:
         first, total = before.matvec + before.vecmat, before.matvec + before.vecmat + before.solve + before.transpose_solve
         operands[:] = [*operands[first : first + before.solve], *operands[total:]]
         return opened(eqn.params["jaxprs"].solve)
+
+    def turned_once(self, eqn: Any, operands: list[int]) -> list[int]:
+        """A loop of one turn: its body in its place, at the only row of what is read row by row."""
+        body, consts = opened(eqn.params["jaxpr"])
+        given = [
+            slot if v.aval.ndim == w.aval.ndim else self.step(_only_row, [self.expanded(slot, v.aval.shape, v.aval.dtype)], [w.aval.shape], VIEW, False, True)[0]
+            for slot, v, w in zip(operands, eqn.invars, body.invars, strict=True)
+        ]  # fmt: skip
+        return [
+            slot if v.aval.ndim == w.aval.ndim else self.step(_as_row, [self.expanded(slot, w.aval.shape, w.aval.dtype)], [v.aval.shape], VIEW, False, True)[0]
+            for slot, v, w in zip(self.inline(body, consts, given), eqn.outvars, body.outvars, strict=True)
+        ]  # fmt: skip
 
     def add(self, eqn: Any, operands: list[int]) -> list[int]:
         """Add what carries out one equation. Returns the slots of its results."""
@@ -304,6 +319,18 @@ class _Build:
                 kept.append(step)
         self.steps = kept[::-1]
         self.constants = {slot: value for slot, value in self.constants.items() if slot in used}
+
+
+def _turns_once(eqn: Any) -> bool:
+    return eqn.primitive.name == "scan" and eqn.params["length"] == 1
+
+
+def _only_row(x: Any) -> Any:
+    return x[0]
+
+
+def _as_row(x: Any) -> Any:
+    return x[None]
 
 
 def _broadcast_shape(shapes: list[Shape]) -> Shape:
