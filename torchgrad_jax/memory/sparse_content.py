@@ -25,7 +25,8 @@ class SparseContent(Lifted):
     tensor: Callable[[Value], Any]
 
     def __init__(self, layout: Any, parts: tuple[Any, ...], coalesced: bool, known: Any = None) -> None:
-        self.layout, self.parts, self.coalesced, self.known, self.owner = layout, parts, coalesced, known, None
+        self.layout, self.parts, self.coalesced, self.known = layout, parts, coalesced, known
+        self.owner: Any = None
 
     def concrete(self, asked: str = "") -> Any:
         """See Lifted. TypeError, always."""

@@ -153,7 +153,9 @@ def own_values(values: Tensor) -> Tensor:
 
 def seen(s: SparseTensor, found: SparseTensor) -> SparseTensor:
     """`found`, a view of `s`: made while no graph is recorded it is a leaf that requires a gradient if `s` does, as PyTorch's is."""
-    return found.requires_grad_() if s._rg and not found._rg else found
+    if s._rg and not found._rg:
+        found.requires_grad_()
+    return found
 
 
 def parts_of(s: SparseTensor) -> tuple[Tensor, Tensor]:

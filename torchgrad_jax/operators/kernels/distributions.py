@@ -83,7 +83,7 @@ def in_order(order: Sequence[int] | None) -> bool:
 
 def ordered(shape: Shape, order: Sequence[int] | None, sample: Callable[[Shape], np.ndarray]) -> np.ndarray:
     """What `sample` draws for dimensions that lie in memory from slowest to fastest as `order` says (None: as they stand)."""
-    if in_order(order):
+    if order is None or in_order(order):
         return sample(shape)
     return sample(tuple(shape[d] for d in order)).transpose(np.argsort(order)) if shape else sample(shape)
 
