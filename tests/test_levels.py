@@ -202,6 +202,68 @@ def test_tensors_are_dead_after_their_level():
     assert (kept[1] + 1).tolist() == [3, 5]
 
 
+THROUGH = {
+    "grad": lambda f, x: grad(lambda x: f(x).sum())(x),
+    "vjp": lambda f, x: vjp(f, x),
+    "jvp": lambda f, x: jvp(f, (x,), (x,)),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "jacfwd": lambda f, x: torch.func.jacfwd(f)(x),
+    "hessian": lambda f, x: torch.func.hessian(lambda x: f(x).sum())(x),
+}
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+@pytest.mark.parametrize("through", sorted(THROUGH))
+def test_a_tensor_kept_from_inside_has_the_graph_that_it_had_outside(through, turns):
+    w, kept = torch.tensor([1.0, 2.0], requires_grad=True), []
+
+    def f(x):
+        kept[:] = [w * 2, w[1:] * x[1:], (w * 3)[1:], x * 2, (w * 2).detach(), x.detach() * w]
+        return x * kept[0] * kept[5]
+
+    for _ in range(turns):
+        THROUGH[through](f, vector(5, 7))
+    assert [(t * 2).requires_grad for t in kept] == [True, True, True, False, False, True]
+    assert [t.detach().requires_grad or (t.detach() * 2).requires_grad for t in kept] == [False] * 6
+    for t, expected in zip(kept, [(2, 2), (0, 7), (0, 3), None, None, (5, 7)], strict=True):
+        if expected is not None:
+            (found,) = torch.autograd.grad(t.sum(), w, allow_unused=True)
+            assert found.tolist() == list(expected)
+
+
+def test_a_tensor_kept_from_inside_is_written_to_with_its_views_and_the_argument():
+    kept = []
+    x = vector(5, 7)
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    grad(lambda x: (kept.extend([x, w * 2, x * 2]), kept.append(kept[2][1:]), (x * kept[1]).sum())[2])(x)
+    kept[3].mul_(10)
+    assert kept[2].tolist() == [10, 140]
+    kept[0].add_(1)
+    assert x.tolist() == [6, 8]
+    kept[1].mul_(3).sum().backward()
+    assert w.grad.tolist() == [6, 6]
+
+
+def test_what_a_vjp_was_made_of_stays_its_graph_when_it_is_used_outside():
+    kept = []
+    x, w = vector(5, 7), torch.tensor([1.0, 2.0], requires_grad=True)
+    _, pull = vjp(lambda x: (kept.append(x), kept.append(x * x * w), kept[1])[2], x)
+    assert [(t * 2).tolist() for t in kept] == [[10, 14], [50, 196]]
+    (found,) = pull(vector(1, 1))
+    assert found.tolist() == [10, 28] and torch.autograd.grad(found.sum(), w)[0].tolist() == [10, 14]
+
+
+def test_what_was_kept_from_an_inner_level_is_of_the_outer_one():
+    w, kept = torch.tensor([1.0, 2.0], requires_grad=True), []
+
+    def outer(x):
+        grad(lambda z: (kept.append(x * w), (z * x).sum())[1])(vector(1, 1))
+        return (kept[-1] * x).sum()
+
+    found = grad(outer)(vector(5, 7))
+    assert found.tolist() == [10, 28] and torch.autograd.grad(found.sum(), w)[0].tolist() == [10, 14]
+
+
 def test_tensors_of_a_level_say_so_when_printed():
     shown = []
     vmap(lambda x: (shown.append(repr(x)), x)[1])(torch.tensor([1.0, 2.0]))

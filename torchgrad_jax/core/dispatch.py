@@ -19,7 +19,7 @@ from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_num
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, Recorder, per_thread, record
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Lifted, Value
 
 _new = OpNodeFields.__new__
 NO_PLAN: Any = object()
@@ -88,6 +88,8 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         first: Any = outs[0] if isinstance(outs, tuple) else outs
         sig = first.signature
     except Elsewhere as place:
+        if settled(operands):
+            return apply(bound, operands)
         outs, sig = place.call(rec, bound, values)
     node = make_node(rec, sig, mask, operands, values, outs) if mask else None
     if rec.rare:
@@ -109,6 +111,16 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
         pack_operands(rec, node, operands)
         pack_results(rec, node, made)
     return made
+
+
+def settled(operands: Sequence[Any]) -> bool:
+    """Whether there are operands that have outlived the level of a transform, and from now on are what they stood for outside."""
+    found = False
+    for o in operands:
+        if isinstance(o, Tensor):
+            array = (o._value if o._storage is None else o._storage.value).array
+            found = (isinstance(array, Lifted) and array.settle(o)) or found
+    return found
 
 
 def noticed(rec: Recorder, bound: Any, values: Sequence[Any], outs: Any, node: OpNode | None) -> None:

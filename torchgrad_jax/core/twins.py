@@ -6,12 +6,14 @@ from torchgrad_jax.core.level import in_transform, meet
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Lifted
 
 
 def detached(t: Tensor) -> Tensor:
     """A tensor without history on the same memory."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
+    _settle(t)
     meet(t)
     if getattr(t._content(), "leaf", None) is not None:
         _renew(t)
@@ -22,6 +24,13 @@ def detached(t: Tensor) -> Tensor:
     twin = wrap(value)
     share(twin, storage, t._view)
     return twin
+
+
+def _settle(t: Tensor) -> None:
+    """Where `t` has outlived the level of a transform, let it be what it stood for outside: the twin must know which history it lacks."""
+    array = (t._value if t._storage is None else t._storage.value).array
+    if isinstance(array, Lifted):
+        array.settle(t)
 
 
 def _renew(t: Tensor) -> None:
@@ -43,6 +52,7 @@ def data_of(t: Tensor) -> Tensor:
     """A tensor without history on the same memory that counts its versions for itself."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
+    _settle(t)
     meet(t)
     storage = t._shared().sibling()
     if t._view is None:

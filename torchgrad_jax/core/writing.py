@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.before_write import before_write, unwrite
-from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, turn
+from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, settled, turn
 from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
@@ -238,6 +238,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
         out = record(rec, bound, values)
         sig = out.signature
     except Elsewhere as place:
+        if settled(operands):
+            return apply_inplace(bound, operands)
         out, sig = place.call(rec, bound, values)
     if out.aval is not old.aval:
         out = fit(rec, out, old.aval, operator.name)
@@ -274,6 +276,8 @@ def _extends_graph(rec: Recorder, bound: Any, operands: tuple[Any, ...]) -> int:
     """Which operands of an operation that writes to the first one need gradients, as bits; 0 where the graph goes on without it. RuntimeError where
     that may not be written to."""
     mask = _followed(operands) if bound.differentiable or bound.operator.written else 0  # logical_and_ and the like go unnoticed
+    if mask and settled(operands):
+        mask = _followed(operands)
     if not mask:
         return 0
     target, storage = operands[0], operands[0]._storage

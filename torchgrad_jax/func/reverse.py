@@ -30,14 +30,17 @@ from torchgrad_jax.lifting.trees import tree_flatten, tree_leaves, treespec_ppri
 class Pullback:
     """The graph of a level, which may have been left, as a function from gradients of its results to those of its inputs.
 
-    outputs, inputs: tensors of the level. primals: what the inputs held. reached: which outputs have a graph. Made inside the level.
+    outputs, inputs: tensors of the level, kept as their edges. primals: what the inputs held. reached: which outputs have a graph.
+    Made inside the level.
     """
 
     __slots__ = ("level", "outputs", "reached", "inputs", "primals")
 
     def __init__(self, level: GradLevel, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        self.level, self.outputs, self.inputs = level, outputs, inputs
+        self.level = level
         self.reached = [out.requires_grad and level.owns(out) for out in outputs]
+        self.outputs = [out._edge() if there else None for out, there in zip(outputs, self.reached, strict=True)]
+        self.inputs = [x._edge() for x in inputs]
         self.primals = [level.unwrap(x) for x in inputs]
 
     def found(self, cotangents: Sequence[Tensor]) -> list[Tensor | None]:
@@ -46,7 +49,7 @@ class Pullback:
         if not (kept and self.inputs):
             return [None] * len(self.inputs)
         outs, grads = zip(*kept, strict=True)
-        return self.level.pull(outs, self.inputs, grads)
+        return self.level.along(outs, self.inputs, grads)
 
     def filled(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
         """The gradients with zeros for None. Outside of the level."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.dispatch import apply, settled
 from torchgrad_jax.core.duals import followed, hold, tangent_of
 from torchgrad_jax.core.level import Interpreter, by_parts, lies, mapped_as, stands_for_batch
 from torchgrad_jax.core.strided import as_strided as strided
@@ -24,6 +24,7 @@ from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import contiguous_strides
 from torchgrad_jax.functions.resizing import resize_
 from torchgrad_jax.functions.views import as_strided
+from torchgrad_jax.lifting.outliving import settle
 from torchgrad_jax.lifting.striding import told
 from torchgrad_jax.memory.storage import Link, Storage
 from torchgrad_jax.operators import registry
@@ -69,6 +70,13 @@ class Held(Lifted):
         if storage is not None and storage.counted and storage.counter.version != self.version:
             raise RuntimeError(WRITTEN)
         return self.tensor
+
+    def settle(self, t: Tensor) -> bool:
+        """See Lifted."""
+        if self.level.open:
+            return False
+        settle(t, self.tensor)
+        return True
 
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
@@ -374,6 +382,9 @@ class Level(Interpreter):
         own = foreign = False
         for o in operands:
             if isinstance(o, Tensor):
+                array = held(o)
+                if isinstance(array, Held):
+                    array.settle(o)  # of a level inside of this one, which was left
                 if self.owns(o):
                     own = True
                 else:
@@ -397,6 +408,7 @@ class Level(Interpreter):
     def apply_inplace(self, bound: Any, operands: tuple[Any, ...]) -> Any:
         """See Interpreter."""
         target = operands[0]
+        settled(operands)
         if not self.owns(target):
             return self.write_outside(bound, operands)
         if held(target).apart:
@@ -550,19 +562,16 @@ class Level(Interpreter):
         """An operation on Values of which one is of this level: its results, and its Signature here."""
         sig = signature(bound, tuple([v.aval if type(v) is Value else type(v) for v in values]))
         if not self.open:
-            return self._after(bound, values), sig
+            return self._lifted(self._after(bound, values), sig.avals), sig
         given = [self._below(v) for v in values]
         with self.outside:
             found = apply(bound, given)
         return self._lifted(found, sig.avals), sig
 
     def _after(self, bound: Any, values: tuple[Any, ...]) -> Any:
-        """An operation on what has escaped: on what it held, as far as nobody is to differentiate it."""
+        """An operation on what has outlived the level: on what it held."""
         given = [v.array.tensor if type(v) is Value and isinstance(v.array, Held) and v.array.level is self else self._below(v) for v in values]
-        if any([isinstance(t, Tensor) and t.requires_grad for t in given]):
-            raise RuntimeError(ESCAPED)
-        found = apply(bound, given)
-        return tuple([t._read() for t in found]) if type(found) is tuple else found._read()
+        return apply(bound, given)
 
     def _lifted(self, found: Any, avals: Sequence[Aval]) -> Any:
         if type(found) is tuple:

@@ -84,6 +84,10 @@ class Mapped(Held):
     __slots__ = ()
     batch = True
 
+    def settle(self, t: Tensor) -> bool:
+        """See Lifted: a batch is nothing outside."""
+        return False
+
     def concrete(self, asked: str = "") -> Any:
         """See Lifted."""
         level: Any = self.level

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.level import Level
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
@@ -30,27 +31,31 @@ class GradLevel(Level):
         return t
 
     def pull(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
+        """See `along`. outputs, inputs: tensors of this level."""
+        roots = [(y._edge(), g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
+        return self.along([edge for edge, _ in roots], [x._edge() for x in inputs], [g for _, g in roots])
+
+    def along(self, outputs: Sequence[Edge], inputs: Sequence[Edge], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of `inputs`, given those of `outputs`: None for what is not reached.
 
-        outputs, inputs: of this level, be it left. cotangents and the results: of where this is called, which may be inside of levels that were
-        opened since.
+        outputs, inputs: edges of tensors of this level, be it left. cotangents and the results: of where this is called, which may be inside of
+        levels that were opened since.
         """
         if not self.open:
             try:
                 with self:
-                    return self.pull(outputs, inputs, cotangents)
+                    return self.along(outputs, inputs, cotangents)
             finally:
                 self.outside = None  # type: ignore[assignment] - an interrupt may have come before it was left
-        roots = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
         outside, recording = self.outside, per_thread.recorder.grad_enabled
         outside.records = True
         try:
             found = run_backward(
-                [y._edge() for y, _ in roots],
-                [g if self.owns(g) else self.lift(g) for _, g in roots],
+                list(outputs),
+                [g if self.owns(g) else self.lift(g) for g in cotangents],
                 retain_graph=True,
                 create_graph=False,
-                captures=[x._edge() for x in inputs],
+                captures=list(inputs),
                 accumulate=False,
             )
         finally:

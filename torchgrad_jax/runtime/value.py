@@ -87,6 +87,10 @@ class Lifted:
         """How it is printed."""
         raise NotImplementedError
 
+    def settle(self, t: Any) -> bool:
+        """Let `t`, a Tensor that holds this and has outlived its level, be what it stands for outside. Whether that is so."""
+        return False
+
 
 class Contentless(Lifted):
     """What a Value on the device "meta" holds: it has a shape and a dtype alone. Its level finds those of results."""
