@@ -252,3 +252,17 @@ def test_inplace_operations_and_views_in_the_function(m, name):
             lambda: call(m, name, lambda a: of(name)(a.mul_(2)), x.clone(), v),
         ],
     )
+
+
+@like_pytorch
+def test_a_function_may_write_to_what_it_captured_in_forward_mode(m):
+    buffer = values(m, 1.0, 2.0, 3.0)
+
+    def count(x):
+        buffer.add_(1)
+        buffer[0] = 5
+        buffer.mul_(x.detach())
+        return x * buffer
+
+    rows = [m.autograd.functional.jacobian(count, values(m, 1.0, 2.0, 2.0), vectorize=True, strategy="forward-mode") for _ in range(4)]
+    return [r.tolist() for r in rows], buffer.tolist(), buffer._version

@@ -4,11 +4,14 @@ operation and each piece of the user's Python is carried out once for all of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from torchgrad_jax.autograd.batched import levels
 from torchgrad_jax.autograd.engine import run_backward
+from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.node import Edge
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.lifting.levels import BatchLevel, ForwardLevel, batch_level
 from torchgrad_jax.lifting.remembered import transform
 from torchgrad_jax.runtime.value import Aval
@@ -35,6 +38,14 @@ class _Duals(ForwardLevel):
 
     __slots__ = ()
     transforms = False
+
+    def write_outside(self, bound: Any, operands: tuple[Any, ...]) -> Any:
+        """See Level: what has no derivative in this level may be written to any tensor."""
+        if any([isinstance(o, Tensor) and (seen_tangent(o) is not None or (o.requires_grad and self.owns(o))) for o in operands]):
+            return super().write_outside(bound, operands)
+        given = tuple([self.unwrap(o) if isinstance(o, Tensor) else o for o in operands])
+        with self.outside:
+            return apply_inplace(bound, given)
 
 
 def pull(
