@@ -205,3 +205,14 @@ def test_autocast_casts_products():
         found = tj.sparse.mm(s, tj.mm(x.t(), tj.ones(4, 4)).t())
     found.sum().backward()
     assert found.dtype is tj.bfloat16 and v.grad.dtype is tj.float32
+
+
+@like_pytorch
+def test_hooks_of_what_a_product_saves_get_no_indices(m):
+    seen = []
+    sparse = m.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]).to_sparse()
+    dense = m.ones(3, 2, requires_grad=True)
+    with m.autograd.graph.saved_tensors_hooks(lambda t: (seen.append(t.is_floating_point()), t * 2)[1], lambda t: t):
+        y = m.sparse.mm(sparse, dense)
+    y.sum().backward()
+    return seen, dense.grad

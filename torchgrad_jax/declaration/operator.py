@@ -77,6 +77,7 @@ class Operator:
     keeps: tuple[str, ...] = ()
     shows: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     transpose: Callable[..., Any] | None = None
     trivial: Callable[[Any], bool] | None = None
     windows: bool = False
@@ -438,6 +439,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         alone: writing to them before backward is an error, and gradients of gradients do not lead to them. "x if y": only where y needs one.
     shows: as `keeps`, but where one of the wanted gradients is made of them it depends on them.
     copies: operands, by name, of which PyTorch's node saves a copy: they may be written to before backward.
+    parts: operands, by name, that PyTorch has within another one: hooks of saved tensors are not asked about them.
     windows: each element of the gradient is found by comparing several elements of the input: compiled programs keep it in memory, as each
         operation that reads it would look for it again.
     trivial: of an operand, whether it is so small that its gradient is the result's: then nothing saved matters to it.

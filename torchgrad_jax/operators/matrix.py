@@ -413,7 +413,7 @@ def _grad_of_factor(grad: Any, values: Any, rows: Any, cols: Any, dense_sym_size
 
 
 @op("_sparse_product(Tensor values, Tensor rows, Tensor cols, Tensor dense, int size)", method=False, toplevel=False, node="SparseAddmmBackward0",
-    grads={"values": _grad_of_elements, "dense": _grad_of_factor})  # fmt: skip
+    grads={"values": _grad_of_elements, "dense": _grad_of_factor}, parts=("rows", "cols"))  # fmt: skip
 def sparse_product(values: Any, rows: Any, cols: Any, dense: Any, size: int) -> Any:
     """The product of a sparse matrix of `size` rows, which has `values` at `rows` and `cols`, all in range, and a dense one. What is at one place
     twice is added."""
