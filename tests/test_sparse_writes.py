@@ -1,6 +1,7 @@
 """What is written into sparse tensors, and what goes on as it was: leaves, their gradients, who shares their values."""
 
 import pytest
+from side_by_side import like_pytorch
 
 import torchgrad_jax as tj
 
@@ -142,3 +143,40 @@ def test_refusals_are_in_the_words_of_pytorch(call, kind, words):
     with pytest.raises(kind) as error:
         call(square())
     assert words in str(error.value)
+
+
+@like_pytorch
+def test_writes_are_counted(m):
+    found = []
+    for write in (
+        lambda s: s.mul_(2), lambda s: s.add_(s.clone()), lambda s: s.zero_(), lambda s: s.copy_(s * 2), lambda s: s.neg_(), lambda s: s.div_(2),
+        lambda s: s.sparse_resize_((4, 5), 2, 0), lambda s: s._coalesced_(True), lambda s: s._values().mul_(2),
+    ):  # fmt: skip
+        s = m.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]).to_sparse()
+        for _ in range(3):
+            write(s)
+            found.append(s._version)
+    return found
+
+
+@like_pytorch
+def test_the_size_is_changed_in_place(m):
+    def made(*sizes):
+        return m.ones(*sizes).to_sparse(1) if sizes else m.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]).to_sparse()
+
+    found = []
+    for change in (
+        lambda: made().sparse_resize_((3, 4), 2, 0), lambda: made().sparse_resize_((1, 2), 2, 0), lambda: made().sparse_resize_((2, 3, 4), 2, 1),
+        lambda: made().sparse_resize_((2, 3, 4), 3, 0), lambda: made().sparse_resize_((2,), 2, 0), lambda: made(2, 3).sparse_resize_((2, 2), 1, 1),
+        lambda: made(2, 3).sparse_resize_((4, 3), 1, 1), lambda: made(2, 3).sparse_resize_((4, 3), 2, 0),
+        lambda: made().zero_().sparse_resize_((1, 2, 4), 1, 2), lambda: made().sparse_resize_and_clear_((4, 5, 6), 1, 2),
+        lambda: made(2, 3).sparse_resize_and_clear_((4,), 1, 0), lambda: made().resize_as_sparse_(m.ones(4, 4).to_sparse()),
+        lambda: made().resize_as_(made(2, 3)), lambda: made().resize_as_(m.ones(2, 4).to_sparse()),
+        lambda: made().requires_grad_().sparse_resize_((3, 4), 2, 0),
+    ):  # fmt: skip
+        try:
+            s = change()
+            found.append((s.to_dense(), s._nnz(), s.sparse_dim(), s.dense_dim(), s.is_coalesced(), s._indices().shape, s._values().shape))
+        except RuntimeError as error:
+            found.append(str(error))
+    return found, [made().is_same_size(other) for other in (made(), made(2, 3), m.ones(2, 3), made(3, 3))], m.ones(2, 3).is_same_size(made())

@@ -13,19 +13,20 @@ from torchgrad_jax.runtime.value import Lifted, Value
 class SparseContent(Lifted):
     """A sparse tensor's layout and parts: of `sparse_coo` indices and values, of the compressed ones where rows (columns) begin, which columns (rows)
     they have, and values. coalesced: whether indices are known to be in order and each there once. known: what has been found out about the
-    indices, see `sparse/coordinates.py`. owner: the sparse leaf whose `.grad` it was read from, if any.
+    indices, see `sparse/coordinates.py`. owner: the sparse leaf whose `.grad` it was read from, if any. written: how often the tensor was written to
+    by other means than writing to these values.
 
     Operations of the library's own on such a Value go to its level, which adds them and refuses all else: so nothing takes the values alone, or
     an array that is not there, for the content. What users call is answered by `SparseTensor` (`sparse/`).
     """
 
-    __slots__ = ("layout", "parts", "coalesced", "known", "owner")
+    __slots__ = ("layout", "parts", "coalesced", "known", "owner", "written")
     level: Any = None  # `sparse/level.py` has it
     # What `sparse/tensors.py` makes of such a Value.
     tensor: Callable[[Value], Any]
 
     def __init__(self, layout: Any, parts: tuple[Any, ...], coalesced: bool, known: Any = None) -> None:
-        self.layout, self.parts, self.coalesced, self.known = layout, parts, coalesced, known
+        self.layout, self.parts, self.coalesced, self.known, self.written = layout, parts, coalesced, known, 0
         self.owner: Any = None
 
     def concrete(self, asked: str = "") -> Any:

@@ -233,7 +233,20 @@ def conj(input: SparseTensor) -> SparseTensor:
 # ---------------------------------------------------------------------- in place
 
 
+def version_of(self: SparseTensor) -> int:
+    """How often it was written to."""
+    return values_of(self)._version + self.content.written
+
+
 def written(self: SparseTensor, found: SparseTensor, shared: bool = False) -> Tensor:
+    """`become`, which is counted."""
+    version = version_of(self) + 1
+    become(self, found, shared)
+    self.content.written += version - version_of(self)
+    return self
+
+
+def become(self: SparseTensor, found: SparseTensor, shared: bool) -> Tensor:
     """`self`, which is `found` now: a leaf goes on as the one that it was. RuntimeError for such a one where a graph is recorded.
 
     shared: whether the values are written where they are, so that whoever else has them sees it. As in PyTorch that is so of functions of single

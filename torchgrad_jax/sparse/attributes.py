@@ -17,7 +17,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.conversion import parse_to
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.sparse.arithmetic import written
+from torchgrad_jax.sparse.arithmetic import version_of, written
 from torchgrad_jax.sparse.coordinates import coalesce, coordinates, integers, known_of, nnz, sparse_dim, taken
 from torchgrad_jax.sparse.making import dense, sparse_coo_tensor
 from torchgrad_jax.sparse.tensors import (
@@ -58,7 +58,8 @@ for _name in ("is_quantized", "is_nested", "is_mkldnn", "is_mps", "is_xpu", "is_
 for _name, _result in {"is_contiguous": False, "is_pinned": False, "is_shared": False, "is_conj": False, "is_neg": False, "_is_view": False}.items():
     answer(_name)(lambda self, *args, _result=_result, **kwargs: _result)
 answer("is_inference")(lambda self: values_of(self).is_inference())
-answer("_version.__get__")(lambda self: values_of(self)._version)
+answer("_version.__get__")(version_of)
+answer("is_same_size")(lambda self, other: self._aval.shape == other._aval.shape)
 answer("_base.__get__")(lambda self: None)
 answer("stride")(lambda self, dim=None: (0,) * self._aval.ndim if dim is None else 0)
 
@@ -119,7 +120,8 @@ _of_compressed("ccol_indices", CSC, 0, "sparse column compressed")
 _of_compressed("row_indices", CSC, 1, "sparse column compressed")
 
 
-def _sparse(self: Tensor, name: str, layouts: tuple[Any, ...] = (COO,)) -> SparseTensor:
+def of_layout(self: Tensor, name: str, layouts: tuple[Any, ...] = (COO,)) -> SparseTensor:
+    """A tensor of one of the layouts. NotImplementedError for others, as the function `name` says it."""
     if isinstance(self, SparseTensor) and self.content.layout in layouts:
         return self
     backend = "CPU" if not is_sparse(self) else "SparseCsrCPU"
@@ -129,36 +131,37 @@ def _sparse(self: Tensor, name: str, layouts: tuple[Any, ...] = (COO,)) -> Spars
 @public("torch.Tensor")
 def _indices(self: Tensor) -> Tensor:
     """Of a tensor of `torch.sparse_coo` the indices, in whatever order."""
-    return _part(_sparse(self, "_indices").content.parts[0])
+    return _part(of_layout(self, "_indices").content.parts[0])
 
 
 @public("torch.Tensor")
 def _values(self: Tensor) -> Tensor:
     """Of a sparse tensor the values, in whatever order, without history."""
-    return _part(values_of(_sparse(self, "_values")), False)
+    return _part(values_of(of_layout(self, "_values")), False)
 
 
 @public("torch.Tensor")
 def _nnz(self: Tensor) -> int:
     """Of a sparse tensor how many elements there are."""
-    return nnz(_sparse(self, "_nnz", (COO, *COMPRESSED)))
+    return nnz(of_layout(self, "_nnz", (COO, *COMPRESSED)))
 
 
 @public("torch.Tensor")
 def _dimI(self: Tensor) -> int:
-    return sparse_dim(_sparse(self, "_dimI"))
+    return sparse_dim(of_layout(self, "_dimI"))
 
 
 @public("torch.Tensor")
 def _dimV(self: Tensor) -> int:
-    return _dense_dim(_sparse(self, "_dimV"))
+    return _dense_dim(of_layout(self, "_dimV"))
 
 
 @public("torch.Tensor")
 def _coalesced_(self: Tensor, coalesced: bool) -> Tensor:
     """Say whether the indices are in order and each there once."""
-    s = _sparse(self, "_coalesced_")
+    s = of_layout(self, "_coalesced_")
     s.content.coalesced = bool(coalesced)
+    s.content.written += 1
     return s
 
 
@@ -314,7 +317,7 @@ def clone(self: SparseTensor, *, memory_format: Any = None) -> SparseTensor:
     return made_of(self._aval.shape, (*places, content.parts[-1].clone()), content.layout, content.coalesced)
 
 
-@answer("copy_", "resize_as_sparse_")
+@answer("copy_")
 def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Become a copy of another sparse tensor of this size; the dtype stays."""
     if not is_sparse(self) and src.layout is COO:
@@ -427,12 +430,6 @@ def sparse_mask(self: Any, mask: Any) -> SparseTensor:
         raise RuntimeError(f"sparse_mask(): operands have incompatible sizes; self has size {list(self._aval.shape)} but mask has size "
                            f"{list(mask._aval.shape)}")  # fmt: skip
     return with_values(mask, taken(self, mask.content, mask._value.aval))
-
-
-@answer("sparse_resize_", "sparse_resize_and_clear_")
-def sparse_resize_(self: SparseTensor, size: Any, sparse_dim: int, dense_dim: int) -> Any:
-    """NotImplementedError: make another tensor."""
-    raise NotImplementedError("torchgrad_jax does not change the size of a sparse tensor: make another by torch.sparse_coo_tensor")
 
 
 @answer("item")
