@@ -352,3 +352,35 @@ def test_sequences_of_modules_are_repeated(statement):
         return names.get("r"), raised and (raised[0], raised[1].replace("torchgrad_jax.", "torch."))
 
     assert outcome(tj) == outcome(torch)
+
+
+@like_pytorch
+def test_a_layer_without_features_draws_as_many_numbers(m):
+    found = []
+    for layer in ("Linear(0, 3)", "Linear(3, 0)", "Conv1d(0, 3, 2)", "Conv2d(3, 0, 2)", "TransformerEncoderLayer(4, 2, dim_feedforward=0)",
+                  "TransformerDecoderLayer(4, 2, dim_feedforward=0)"):  # fmt: skip
+        m.manual_seed(3)
+        made = eval(f"m.nn.{layer}", {"m": m})
+        found.append((m.rand(3), [p.detach() for name, p in made.named_parameters() if name != "linear1.weight"]))
+    return found
+
+
+@like_pytorch
+def test_the_row_of_padding_is_one_write_more(m):
+    return [
+        m.nn.Embedding(4, 2, padding_idx=1).weight._version,
+        m.nn.EmbeddingBag(4, 2, padding_idx=1).weight._version,
+        m.nn.Embedding(4, 2).weight._version,
+    ]
+
+
+@like_pytorch
+def test_the_last_bag_ends_with_the_indices(m):
+    m.nn.functional.embedding_bag(m.tensor([0, 1]), m.ones(3, 2), m.tensor([0, 3]))
+
+
+def test_bags_are_in_order():
+    x, w = tj.tensor([0, 1, 2, 3]), tj.ones(5, 3)
+    for offsets, last in (([0, 3, 2], False), ([0, 3, 2], True), ([0, 6, 4], False), ([], True)):
+        with pytest.raises(RuntimeError):
+            tj.nn.functional.embedding_bag(x, w, tj.tensor(offsets, dtype=tj.int64), mode="sum", include_last_offset=last)

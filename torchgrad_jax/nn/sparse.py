@@ -136,7 +136,11 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
             f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}"
         )
     if starts.size and starts[-1] > input._aval.size:
-        raise RuntimeError(f"offsets[-1] can not be greater than input's length({input._aval.size}), but got offsets[-1] of {starts[-1]}")
+        raise RuntimeError(f"offsets[-1] can not be greater than input's length {input._aval.size} but got offsets[-1] of {starts[-1]}")
+    if (starts[1:] < starts[:-1]).any():
+        raise RuntimeError("Your input appears to be incorrect: a bag begins before the one in front of it, so offsets have to increase")
+    if include_last_offset and not starts.size:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
     count = len(starts) - 1 if include_last_offset else len(starts)
     return np.searchsorted(starts[:count], np.arange(input._aval.size), side="right") - 1, count
 

@@ -21,9 +21,8 @@ def spread_like_linear(weight: Tensor, bias: Tensor | None) -> None:
     init.kaiming_uniform_(weight, a=math.sqrt(5))
     if bias is not None:
         fan_in, _ = init._calculate_fan_in_and_fan_out(weight)
-        if fan_in:
-            bound = 1 / math.sqrt(fan_in)
-            init.uniform_(bias, -bound, bound)
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0
+        init.uniform_(bias, -bound, bound)
 
 
 class Identity(Module):

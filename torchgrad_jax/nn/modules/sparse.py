@@ -6,6 +6,7 @@ from typing import Any
 
 import torchgrad_jax.nn.functional as F
 import torchgrad_jax.nn.init as init
+from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.nn.modules.module import Module
@@ -45,7 +46,8 @@ class _Table(Module):
 
     def _fill_padding_idx_with_zero(self) -> None:
         if self.padding_idx is not None:
-            init.zeros_(self.weight.data[self.padding_idx])
+            with no_grad():
+                init.zeros_(self.weight[self.padding_idx])
 
     def _shown(self, names: tuple[str, ...]) -> str:
         """The sizes, and of these attributes those that are not the usual ones."""
