@@ -538,3 +538,16 @@ def test_lbfgs_refuses_a_group_that_was_added():
     optimizer.add_param_group({"params": [v]})
     with pytest.raises(AssertionError, match="Expected exactly one param_group, but got 2"):
         optimizer.step(lambda: (w * v).sum())
+
+
+@like_pytorch
+def test_sgd_takes_nan(m):
+    p = [m.ones(2, requires_grad=True)]
+    found = []
+    for settings in ({"lr": float("nan")}, {"momentum": float("nan")}, {"weight_decay": float("nan")}, {"lr": m.tensor(float("nan"))}):
+        p[0].grad = m.ones(2)
+        optimizer = m.optim.SGD(p, **settings)
+        optimizer.step()
+        found.append(p[0].isnan().tolist())
+        p = [m.ones(2, requires_grad=True)]
+    return found

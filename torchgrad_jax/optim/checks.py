@@ -7,21 +7,21 @@ from typing import Any
 from torchgrad_jax.core.tensor import Tensor
 
 
-def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = True) -> None:
-    """A learning rate: not negative, one number; no tensor under `foreach` without `capturable`."""
+def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = True, takes_nan: bool = False) -> None:
+    """A learning rate: not negative, one number; no tensor under `foreach` without `capturable`. takes_nan: whether it may be NaN."""
     if isinstance(lr, Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         if lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
+    if not lr >= 0.0 and not (takes_nan and lr != lr):
         raise ValueError(f"Invalid learning rate: {lr}")
 
 
-def check_not_negative(**settings: Any) -> None:
-    """Each of them at least 0."""
+def check_not_negative(takes_nan: bool = False, **settings: Any) -> None:
+    """Each of them at least 0, or NaN if it `takes_nan`."""
     for name, value in settings.items():
-        if not value >= 0.0:
+        if not value >= 0.0 and not (takes_nan and value != value):
             raise ValueError(f"Invalid {name} value: {value}")
 
 

@@ -33,8 +33,8 @@ class SGD(ByParameter):
         self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float | Tensor = 0,
         nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
-        check_lr(lr)
-        check_not_negative(momentum=momentum, weight_decay=weight_decay)
+        check_lr(lr, takes_nan=True)
+        check_not_negative(takes_nan=True, momentum=momentum, weight_decay=weight_decay)
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize,
             "foreach": foreach, "differentiable": differentiable, "fused": fused,
