@@ -18,8 +18,8 @@ from torchgrad_jax.sparse.tensors import COO, SparseTensor, answer, is_sparse, o
 OTHERWISE = (
     "{} of {} dimensions (from {} to {}) on a non-empty sparse tensor is not supported.\nYou could try the following options:\n1. If you need an "
     "empty sparse tensor of this size, call `x = torch.sparse_coo_tensor(size)`.\n2. If you need to resize this tensor, you have the "
-    "following options:\n    1. For both sparse and dense dimensions, keep the number of them constant and the size of them non-shrinking, and then try the same call "
-    "again.\n    2. Or, create a new sparse tensor with the correct indices and values from this sparse tensor."
+    "following options:\n    1. For both sparse and dense dimensions, keep the number of them constant and the size of them non-shrinking, and "
+    "then try the same call again.\n    2. Or, create a new sparse tensor with the correct indices and values from this sparse tensor."
 )
 
 
