@@ -407,3 +407,32 @@ def test_a_detached_tensor_that_shares_no_memory_may_not_be_written_to():
     with pytest.raises(RuntimeError, match="has a memory of its own"):
         vmap(grad(f))(torch.ones(2, 2))
     assert vmap(grad(lambda x: (x * x.detach().clone().mul_(2)).sum()))(torch.ones(2, 2)).tolist() == [[2, 2], [2, 2]]
+
+
+def test_a_function_under_vmap_or_jvp_sets_the_grad_mode_of_what_is_outside():
+    w, x = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0, 4.0])
+
+    def recording(x):
+        with torch.enable_grad():
+            return x * w
+
+    def with_gradient(x):
+        with torch.enable_grad():
+            return x * torch.autograd.grad((w * w).sum(), w, create_graph=True)[0]
+
+    with torch.no_grad():
+        for _ in range(4):
+            assert vmap(recording)(x[None]).requires_grad and vmap(vmap(with_gradient))(x[None, None]).requires_grad
+            assert [t.requires_grad for t in jvp(recording, (x,), (x,))] == [True, True]
+            assert [t.requires_grad for t in jvp(lambda x: recording(x) * x, (x,), (x,))] == [False, False]
+            assert not vjp(recording, x)[0].requires_grad and not grad(lambda x: recording(x).sum())(x).requires_grad
+
+
+def test_in_inference_mode_transforms_record_nothing_outside():
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    with torch.inference_mode():
+        x = torch.ones(2)
+        for _ in range(4):
+            found = grad(lambda x: (x * x * w).sum())(x), vjp(lambda x: x * w, x)[0], *jvp(lambda x: x * w, (x,), (x,))
+            assert [t.tolist() for t in found] == [[2, 4], [1, 2], [1, 2], [1, 2]]
+            assert not any(t.requires_grad for t in found)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from torchgrad_jax.autograd.grad_mode import inference_mode, is_inference_mode_enabled
+from torchgrad_jax.autograd.grad_mode import inference_mode, is_inference_mode_enabled, no_grad
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.trees import tree_leaves, tree_map
 from torchgrad_jax.runtime.recorder import per_thread
@@ -61,7 +61,19 @@ def of_chosen(func: Callable[..., Any], args: tuple[Any, ...], argnums: ArgNums)
 
 def differentiating() -> AbstractContextManager[Any]:
     """Inside of inference mode too, what a transform differentiates has a graph and tangents."""
-    return inference_mode(False) if is_inference_mode_enabled() else nullcontext()
+    return _out_of_inference() if is_inference_mode_enabled() else nullcontext()
+
+
+@contextmanager
+def _out_of_inference() -> Iterator[None]:
+    """Levels may have graphs, and what is outside of them has none."""
+    flags = per_thread.recorder.flags
+    with inference_mode(False), no_grad():
+        before, flags.around_inference = flags.around_inference, True
+        try:
+            yield
+        finally:
+            flags.around_inference = before
 
 
 def map_tensors(func: Callable[[Tensor], Tensor], tree: Any) -> Any:

@@ -176,12 +176,13 @@ def _end(t: Tensor) -> int:
 
 class Outside:
     """A block that is carried out as if its level were not open. What is not recorded in the level is not recorded outside of it, but while
-    `records`: what the level does of its own accord."""
+    `records`: what the level does of its own accord. apart: whether the level has a grad mode of its own."""
 
-    __slots__ = ("level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "_rare", "records", "_before")
+    __slots__ = ("apart", "level", "dual_level", "forward_grad", "suspended", "packing", "refused", "grad_enabled", "_rare", "records", "_before")
 
-    def __init__(self, rec: Recorder) -> None:
+    def __init__(self, rec: Recorder, apart: bool) -> None:
         flags = rec.flags
+        self.apart = apart
         self.level, self.grad_enabled, self._rare = rec.level, rec.grad_enabled, rec.rare - len(flags.packing)
         self.dual_level, self.forward_grad, self.suspended, self.packing = flags.dual_level, flags.forward_grad, flags.suspended, flags.packing
         self.refused, self.records = flags.packing_refused, False
@@ -197,7 +198,8 @@ class Outside:
         flags = rec.flags
         before = rec.level, rec.grad_enabled, rec.rare, flags.dual_level, flags.forward_grad, flags.suspended, flags.packing, flags.packing_refused
         self._before.append(before)
-        rec.level, rec.grad_enabled, rec.rare = self.level, self.grad_enabled and (before[1] or self.records), self.rare
+        rec.level, rec.rare = self.level, self.rare
+        rec.grad_enabled = (self.grad_enabled and (before[1] or self.records)) or (before[1] and not self.apart)
         flags.dual_level, flags.forward_grad, flags.suspended = self.dual_level, self.forward_grad, self.suspended
         flags.packing, flags.packing_refused = self.packing, self.refused
 
@@ -220,6 +222,8 @@ class Level(Interpreter):
     transforms = True
     # Whether a graph may be recorded in it: then hooks of saved tensors that are set inside see what that saves.
     has_graph = True
+    # Whether it has a grad mode of its own, which is on at first, beside that of what is outside.
+    own_grad_mode = False
     # Why hooks of saved tensors are refused inside; None where they are not.
     refuses_hooks: str | None = None
 
@@ -240,7 +244,7 @@ class Level(Interpreter):
         outer = rec.level
         if self.refuses_hooks is not None and rec.flags.packing:
             raise RuntimeError(self.refuses_hooks)
-        self.outside = Outside(rec)
+        self.outside = Outside(rec, self.own_grad_mode or rec.flags.around_inference)
         self.depth = 1 + getattr(outer, "depth", 0)
         rec.rare += 1
         rec.level = self
@@ -257,7 +261,9 @@ class Level(Interpreter):
         finally:
             rec = per_thread.recorder
             outside, flags = self.outside, rec.flags
-            rec.level, rec.grad_enabled, rec.rare = outside.level, outside.grad_enabled, outside.rare
+            rec.level, rec.rare = outside.level, outside.rare
+            if self.own_grad_mode:
+                rec.grad_enabled = outside.grad_enabled
             flags.dual_level, flags.forward_grad, flags.suspended = outside.dual_level, outside.forward_grad, outside.suspended
             flags.packing, flags.packing_refused = outside.packing, outside.refused
             anomaly_of(rec)  # it may have been set since

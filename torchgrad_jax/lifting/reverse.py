@@ -15,6 +15,7 @@ class GradLevel(Level):
     """The level of reverse mode: its graph is its own, and each of its operations is recorded outside too, where that is asked for."""
 
     __slots__ = ()
+    own_grad_mode = True
     refuses_hooks = "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use case."
 
     def opened(self, rec: Recorder) -> None:
