@@ -182,9 +182,12 @@ def _qr_square_grad(gq: Any, gr: Any, q: Any, r: Any) -> Any:
 
 
 def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
-    m, n = Q.shape[-2], R.shape[-1]
     if mode == "r":
-        raise RuntimeError("The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced')")
+        raise RuntimeError(
+            "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, mode='reduced') if you are "
+            "going to differentiate through linalg.qr."
+        )
+    m, n = Q.shape[-2], R.shape[-1]
     if mode == "complete" and m > n:
         raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols.")
     if m >= n:

@@ -58,8 +58,9 @@ def einsum(*args: Any) -> Tensor:
         found = _equations.get(key)
         if found is None:
             _, lists, output = _equation(args)
-            found = _equations.keep(key, _resolve(operands, lists, output))
+            found = _resolve(operands, lists, output)
             _check_sizes(operands, found[0])
+            _equations.keep(key, found)
     else:
         operands, lists, output = _equation(args)
         found = _resolve(operands, lists, output)
