@@ -79,7 +79,7 @@ def like_pytorch(program):
             "os.fork() was called", "Converting a tensor with requires_grad=True to a scalar", "Casting complex values to real",
             "gradient layout contract",
             "Sparse invariant checks", "Sparse CSR tensor support", "Sparse CSC tensor support", "torch.sparse.SparseTensor(",
-            "is deprecated on 0-D tensors", "Using padding='same' with even kernel lengths",
+            "is deprecated on 0-D tensors", "Using padding='same' with even kernel lengths", "The use of `x.T`", "This overload of",
         )  # fmt: skip
         # Where in PyTorch's sources a warning comes from is not ours to say.
         kept = [w for w in caught if not any(part in str(w.message) for part in told_once)]

@@ -67,7 +67,8 @@ def test_old_forms_mean_what_they_meant(call):
     assert evaluated(tj, call).tolist() == evaluated(torch, call).tolist()
 
 
-def test_an_old_form_warns_once_with_the_new_one():
+def test_an_old_form_warns_once_with_the_new_one(monkeypatch):
+    monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
     a = tj.ones(2, 2)
     with pytest.warns(UserWarning, match=r"of addbmm is deprecated:\n\taddbmm\(Number beta, Tensor input, Tensor batch1, Tensor batch2"):
         tj.addbmm(2, a, a[None], a[None])

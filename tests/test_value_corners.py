@@ -147,6 +147,19 @@ def test_where_warns_of_byte_conditions_once(monkeypatch):
         assert tj.where(tj.tensor([1, 0], dtype=tj.uint8), tj.ones(2), tj.zeros(2)).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("calls", [
+    [lambda: tj.ones(3).T, lambda: tj.ones(2, 2, 2).T],
+    [lambda: tj.nn.functional.conv1d(tj.ones(1, 9), tj.ones(1, 1, 4), padding="same")] * 2,
+    [lambda: tj.ones(2).add_(2, tj.ones(2)), lambda: tj.ones(2).sub(2, tj.ones(2))],
+])  # fmt: skip
+def test_what_is_said_once_in_a_process(calls, monkeypatch):
+    monkeypatch.setattr("torchgrad_jax.runtime.user_code._warned", set())
+    with pytest.warns(UserWarning) as caught:
+        for call in calls:
+            call()
+    assert len(caught) == 1
+
+
 @pytest.mark.parametrize("data", [[1, "a", None], [None, "a"], ["a", None], [1.0, b"x", None], [["a"], [None]], [1, "a"]])
 def test_texts_are_no_data_of_tensors(data):
     like_pytorch(lambda m: m.tensor(data))()

@@ -16,7 +16,7 @@ from torchgrad_jax.calling.binding import bind, check_elements, invalid_combinat
 from torchgrad_jax.calling.converting import converted, default_of
 from torchgrad_jax.calling.signature import Parameter, Signature, parts
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.user_code import warn_once
 
 _ANY_NUMBER = 1 << 30
 _NAMESPACES = {"torch.linalg": "linalg_", "torch.special": "special_", "torch.fft": "fft_"}
@@ -77,12 +77,8 @@ class Convention:
 
     def _warn(self, used: Signature) -> None:
         others = "".join(f"\n\t{self.said}{s}" for s in self.listed)
-        if self.name not in _warned:
-            _warned.add(self.name)
-            warn_user(
-                f"This overload of {self.said} is deprecated:\n\t{self.said}{used}\nConsider using one of the following signatures instead:{others}",
-                UserWarning,
-            )
+        text = f"{self.said} is deprecated:\n\t{self.said}{used}\nConsider using one of the following signatures instead:{others}"
+        warn_once("This overload of ", text)
 
     def respelt(
         self, implementation: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -164,9 +160,6 @@ class PythonConvention(Convention):
 
     def _converted(self, p: Parameter, value: Any) -> Any:
         return None if value is None else converted(p, value)  # what None means is the function's to say
-
-
-_warned: set[str] = set()
 
 
 def _receiver(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from torchgrad_jax.declaration.operator import ARRAY, NUMBERS
 from torchgrad_jax.functions import conversion, legacy, overloads, views
 from torchgrad_jax.functions.arrays import as_tensor
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.user_code import warn_once, warn_user
+from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import is_tracer
 
 # torch.X for every declared operator that is public, by name.
@@ -256,11 +256,10 @@ def _transposed_property(self: Tensor) -> Tensor:
     if ndim == 0:
         warn_once("Tensor.T is deprecated on 0-D tensors. This function is the identity in these cases.")
     elif ndim != 2:
-        warn_user(
+        warn_once(
             "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future "
             "release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the "
-            "dimensions of a tensor.",
-            UserWarning,
+            "dimensions of a tensor."
         )
     return views.permute(self, tuple(reversed(range(ndim)))) if ndim != 2 else viewed("permute", self, (1, 0))
 

@@ -16,7 +16,7 @@ from torchgrad_jax.functions.views import clone, narrow, select, squeeze, unsque
 from torchgrad_jax.nn.padding import constant_pad_nd
 from torchgrad_jax.operators import convolution as _operators  # noqa: F401 - declares the operators
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.user_code import warn_user
+from torchgrad_jax.runtime.user_code import warn_once
 
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "fold", "unfold"]
 
@@ -102,9 +102,7 @@ def _same(count: int, input: Tensor, weight: Tensor, stride: tuple[int, ...], di
     half = tuple(t // 2 for t in total)
     if all(t % 2 == 0 for t in total):
         return input, half
-    warn_user(
-        "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created", UserWarning,
-    )  # fmt: skip
+    warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created")
     return constant_pad_nd(input, [side for t in reversed(total) for side in (0, t % 2)]), half
 
 
