@@ -280,3 +280,26 @@ def test_the_layout_of_a_gradient_given_to_batch_norm_changes_nothing():
     for gradient, expected in zip(found, ours.autograd.grad(y, (x, weight, bias), last.contiguous()), strict=True):
         ours.testing.assert_close(gradient, expected)
     ours.testing.assert_close(found[2], last.sum((0, 2, 3)))
+
+
+@pytest.mark.parametrize("size", [3, 300, 100_000])
+def test_erf_of_a_large_number_is_1_so_that_gelu_of_it_is_the_number_or_0(size):
+    for m in (ours, torch):
+        x = m.full((size,), 1e30)
+        x[0] = 4.0
+        assert m.erf(x).eq(1).all() and m.erf(-x).eq(-1).all() and m.erf(x * m.nan).isnan().all()
+        assert m.nn.functional.gelu(x).equal(x) and m.nn.functional.gelu(-x).eq(0).all()
+
+
+def test_nothing_passes_through_batch_norm_where_the_variance_is_infinite():
+    for m in (ours, torch):
+        x = m.tensor(normal(4, 3), dtype=m.float32).mul(1e30).requires_grad_()
+        m.nn.functional.batch_norm(x, None, None, training=True).square().sum().backward()
+        assert x.grad.eq(0).all()
+
+
+def test_sinc_has_slope_0_where_a_square_is_too_small():
+    for m in (ours, torch):
+        x = m.tensor([1e-30, 0.0, -1e-25], requires_grad=True)
+        m.sinc(x).sum().backward()
+        assert x.grad.eq(0).all()

@@ -41,7 +41,8 @@ def _standardized(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, 
 def _standardized_grad(g: Any, xhat: Any, rstd: Any, dims: tuple[int, ...], grad_mean: Any, grad_rstd: Any) -> Any:
     count = int(np.prod([g.shape[d] for d in dims], dtype=np.int64)) or 1
     rstd, grad_mean, grad_rstd = wide(rstd), wide(grad_mean), wide(grad_rstd)
-    first = _mean(g, dims) - grad_mean / (rstd * count)
+    nonzero = lax.select(rstd == 0, jnp.ones_like(rstd), rstd)  # 0 where the variance is infinite: nothing passes, as 0 / 0 would not say
+    first = _mean(g, dims) - grad_mean / (nonzero * count)
     second = _mean(g * xhat, dims) + grad_rstd * rstd / count
     return rstd * (g - first - xhat * second)
 

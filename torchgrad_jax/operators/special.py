@@ -238,8 +238,10 @@ def logit(x: Any, eps: Any) -> Any:
 
 def _sinc_grad(grad: Any, self: Any) -> Any:
     at = convert(wide(self) * math.pi, self.dtype)
-    slope = (at * lax.cos(at) - lax.sin(at)) / convert(wide(self * self) * math.pi, self.dtype)
-    return jnp.where(at == 0, jnp.zeros_like(slope), grad * slope.conj())
+    below = convert(wide(self * self) * math.pi, self.dtype)
+    zero = below == 0  # also where a square is too small for a number
+    slope = (at * lax.cos(at) - lax.sin(at)) / jnp.where(zero, jnp.ones_like(below), below)
+    return jnp.where(zero, jnp.zeros_like(slope), grad * slope.conj())
 
 
 _unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", _sinc_grad, inplace=True, aliases=("special_sinc",))

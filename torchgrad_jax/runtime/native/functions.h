@@ -23,7 +23,8 @@ static inline float tj_erf(float x) {
     float p = ((((((((-1.641341840219468e-09f * z + 5.393413715637507e-08f) * z - 5.153000302016153e-07f) * z - 1.8598691440274706e-06f) * z
               + 7.648591417819262e-05f) * z - 0.0006036750773379035f) * z - 0.0002021565305767581f) * z + 0.1027713194489479f) * z
               + 1.128379225730896f);
-    return tj_tanh(kept * p);
+    float found = tj_tanh(kept * p);
+    return fabsf(x) < 3.919205904006958f ? found : x != x ? x : copysignf(1.0f, x);  /* of large x, gelu is x or 0 */
 }
 /* log(x) + rest, where rest is less than half a unit of x's last place, over x. */
 static inline float tj_log_with(float x, float rest) {
