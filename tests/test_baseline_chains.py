@@ -38,7 +38,7 @@ COMPARING = [f for f, n in chains.NUMBERS.items() if lanes.GT <= n <= lanes.NE]
 
 def merged(steps, inputs, outputs, drops=False):
     """A program of (function, operands, result)."""
-    return Merged([Part(NumPyForm(Forms(f), True, 0), operands, [result]) for f, operands, result in steps], inputs, outputs, drops)
+    return Merged([Part(NumPyForm(Forms(f), True, 0, 0), operands, [result]) for f, operands, result in steps], inputs, outputs, drops)
 
 
 def by_itself(steps, values):
