@@ -243,13 +243,12 @@ def test_what_comes_back_is_compiled(other):
 
 
 def test_products_on_a_gpu_are_not_timed_kernel_by_kernel(monkeypatch):
+    assert jax.jit(lambda x: x + 1, compiler_options={"xla_gpu_enable_triton_gemm": False})(1) == 2, "XLA knows it"
     monkeypatch.setenv("XLA_FLAGS", "")
-    options = compiler_options([], torch.device("cuda"))
-    assert options is not None and options["xla_gpu_enable_triton_gemm"] is False and options["xla_gpu_graph_min_graph_size"] == 1
-    assert jax.jit(lambda x: x + 1, compiler_options=options)(1) == 2, "XLA knows them"
+    assert compiler_options([], torch.device("cuda")) == {"xla_gpu_enable_triton_gemm": False}
     assert compiler_options([], torch.device("cpu")) is None
-    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=true --xla_gpu_enable_command_buffer= --xla_gpu_graph_min_graph_size=5")
-    assert compiler_options([], torch.device("cuda")) is None, "whoever sets one has it"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=true")
+    assert compiler_options([], torch.device("cuda")) is None, "whoever sets it has it"
 
 
 def test_what_is_too_large_to_be_read_is_not(other):
