@@ -72,7 +72,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Questions": ("core.tensor", "core.viewing", "functions.questions", "functions.promoting"),
         "Gradients and hooks": ("autograd.backward",),
         "Memory, subclasses, Python functions": ("functions.storages", "functions.subclass", "functions.on_host"),
-        "Sparse tensors": ("sparse.making", "sparse.products", "sparse.attributes"),
+        "Sparse tensors": ("sparse.making", "sparse.products", "sparse.attributes", "sparse.resizing"),
     }),
 }  # fmt: skip
 # Modules of public functions that are no operators: settings, modes, transforms.

@@ -58,7 +58,7 @@ class Adam(ByParameter):
         differentiable: bool = False, fused: bool | None = None, decoupled_weight_decay: bool = False,
     ) -> None:  # fmt: skip
         check_lr(lr, foreach, capturable)
-        check_not_negative(**{"epsilon": eps})
+        check_not_negative(epsilon=eps)
         check_betas(betas)
         check_not_negative(weight_decay=weight_decay)
         _check_tensors(betas, foreach, capturable)

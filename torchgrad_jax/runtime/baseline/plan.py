@@ -200,14 +200,15 @@ class _Build:
     def turned_once(self, eqn: Any, operands: list[int]) -> list[int]:
         """A loop of one turn: its body in its place, at the only row of what is read row by row."""
         body, consts = opened(eqn.params["jaxpr"])
-        given = [
-            slot if v.aval.ndim == w.aval.ndim else self.step(_only_row, [self.expanded(slot, v.aval.shape, v.aval.dtype)], [w.aval.shape], VIEW, False, True)[0]
-            for slot, v, w in zip(operands, eqn.invars, body.invars, strict=True)
-        ]  # fmt: skip
-        return [
-            slot if v.aval.ndim == w.aval.ndim else self.step(_as_row, [self.expanded(slot, w.aval.shape, w.aval.dtype)], [v.aval.shape], VIEW, False, True)[0]
-            for slot, v, w in zip(self.inline(body, consts, given), eqn.outvars, body.outvars, strict=True)
-        ]  # fmt: skip
+        given = [self.in_rank(*each, _only_row) for each in zip(operands, eqn.invars, body.invars, strict=True)]
+        made = self.inline(body, consts, given)
+        return [self.in_rank(*each, _as_row) for each in zip(made, body.outvars, eqn.outvars, strict=True)]
+
+    def in_rank(self, slot: int, has: Any, asked: Any, view: Any) -> int:
+        """The slot of what has one dimension more, or less, than a variable `has`, where another asks for it."""
+        if has.aval.ndim == asked.aval.ndim:
+            return slot
+        return self.step(view, [self.expanded(slot, has.aval.shape, has.aval.dtype)], [asked.aval.shape], VIEW, False, True)[0]
 
     def add(self, eqn: Any, operands: list[int]) -> list[int]:
         """Add what carries out one equation. Returns the slots of its results."""
