@@ -288,7 +288,7 @@ def test_erf_of_a_large_number_is_1_so_that_gelu_of_it_is_the_number_or_0(size):
         x = m.full((size,), 1e30)
         x[0] = 4.0
         assert m.erf(x).eq(1).all() and m.erf(-x).eq(-1).all() and m.erf(x * m.nan).isnan().all()
-        assert m.nn.functional.gelu(x).equal(x) and m.nn.functional.gelu(-x).eq(0).all()
+        assert m.nn.functional.gelu(x)[1:].equal(x[1:]) and m.nn.functional.gelu(-x)[1:].eq(0).all()
 
 
 def test_nothing_passes_through_batch_norm_where_the_variance_is_infinite():
