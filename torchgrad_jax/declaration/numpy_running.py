@@ -20,7 +20,9 @@ def _target(x: Array, dtype: Any) -> np.dtype:
 
 
 def _result(x: Array, dim: int, dtype: Any) -> Array | None:
-    return stand_in(x.shape, _target(x, dtype)) if x.size and x.ndim and -x.ndim <= dim < x.ndim else None
+    """Not of booleans, which are refused where the operator is traced."""
+    target = _target(x, dtype)
+    return stand_in(x.shape, target) if target.kind != "b" and x.size and x.ndim and -x.ndim <= dim < x.ndim else None
 
 
 def _folded(fold: np.ufunc, x: Array, dim: int, dtype: np.dtype) -> Array:
