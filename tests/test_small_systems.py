@@ -43,9 +43,13 @@ def _matrix(size, seed, dtype, singular=False):
 
 
 @by_form
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
-    st.integers(1, 16), st.integers(0, 10**6), st.sampled_from(["float32", "float64"]), st.sampled_from(["solve", "inv", "slogdet"]), st.booleans()
+    st.sampled_from([1, 2, 3, 7, 16]),
+    st.integers(0, 10**6),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(["solve", "inv", "slogdet"]),
+    st.booleans(),
 )
 def test_forms_give_what_jax_gives(size, seed, dtype, which, singular):
     a = _matrix(size, seed, dtype, singular)

@@ -24,7 +24,6 @@ from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, operands_read, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
-from torchgrad_jax.runtime.vectors import as_vectors
 
 RESULT = -1
 
@@ -312,7 +311,7 @@ class Vjp:
 
     __slots__ = (
         "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
-        "_plan", "_which", "differentiable", "__weakref__",
+        "differentiable", "__weakref__",
     )  # fmt: skip
     keeps_order, order = False, None
 
@@ -324,7 +323,6 @@ class Vjp:
         self.name, self.differentiable = plan.name, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
-        self._plan, self._which = plan, which
         self.setting = getattr(sig.bop, "setting", None)
         self.windows = isinstance(sig.bop, BoundOperator) and sig.bop.operator.windows
         permutation = sig.bop.permutation(sig.specs) if isinstance(sig.bop, BoundOperator) else None
@@ -341,23 +339,6 @@ class Vjp:
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
         return self._kindred, (*specs, *self._given)
-
-    def on_vectors(self, specs: Sequence[ArgSpec]) -> Vjp | None:
-        """The same derivative of the operation on vectors, see `runtime/vectors.py`: where that is element by element and sums nothing."""
-        sig, inputs = self._plan._sig, self._plan.inputs
-        if not isinstance(sig.bop, BoundOperator) or not sig.bop.elementwise or len(sig.avals) != 1 or type(self._which) is not tuple:
-            return None
-        shape = sig.avals[0].shape
-        if any([s.shape not in (shape, ()) for s in specs if isinstance(s, Aval)]) or any([sig.specs[i].shape != shape for i in inputs]):
-            return None
-        vectors = as_vectors(sig.specs)
-        if vectors is None:
-            return None
-        known = signature(sig.bop, vectors.specs)
-        found = known.plans.get(("of vectors", inputs))
-        if found is None:
-            found = known.plans["of vectors", inputs] = plan(known, inputs)
-        return found.vjp_of(self._which) if found is not None and found.saves == self._plan.saves else None
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""

@@ -316,10 +316,6 @@ class BoundOperator:
         """The same, of operands that broadcast, of which the operator itself need not convert any."""
         return self.operator.elementwise
 
-    def on_vectors(self, specs: Sequence[ArgSpec]) -> BoundOperator | None:
-        """What does with vectors what this one does with any arrays, element by element; None where it does not."""
-        return self if self.operator.elementwise else None
-
     def permutation(self, specs: Sequence[Any]) -> tuple[int, ...] | None:
         """Which dimension of its operand each of the result is, of an operator that permutes them."""
         permutation = self.operator.permutation

@@ -249,21 +249,22 @@ class Signature(SignatureFields):
 
     def _as_of_vectors(self) -> bool:
         """Whether it does element by element what its operator does with vectors: then the plan for these is its own."""
-        find = getattr(self.bop, "on_vectors", None)
-        if self.check is not None or find is None:
+        if self.check is not None or not getattr(self.bop, "elementwise", False):
             return False
         try:
-            vectors, bop = as_vectors(self.specs), find(self.specs)
-            if vectors is None or bop is None:
+            vectors = as_vectors(self.specs)
+            if vectors is None:
                 return False
-            known = signature(bop, vectors.specs)
+            known = signature(self.bop, vectors.specs)
         except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
             return False  # it has requirements of its own; if its operands do not fit, the trace says so
         plan: Any = known.baseline
-        if not (getattr(plan, "everywhere", False) or (vectors.alike and getattr(plan, "everywhere_alike", False))):
+        if not getattr(plan, "everywhere", False):
             return False
-        self.avals, self.single = tuple([aval_of(vectors.shape, a.dtype, a.device) for a in known.avals]), known.single
-        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(self.avals[0].size, known.avals[0].size)
+        (aval,) = known.avals
+        own = aval_of(vectors.shape, aval.dtype, aval.device)
+        self.avals, self.single = (own,), known.single
+        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(own.size, aval.size)
         return True
 
     def _by_kinship(self) -> bool:

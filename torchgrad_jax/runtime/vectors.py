@@ -17,13 +17,11 @@ _LENGTH, _MANY = 4096, 1024
 class Vectors(NamedTuple):
     """An operation's operands as vectors, of a length that stands for many: `specs`.
 
-    shape: that of its own results; alike: whether all operands have it but for 0-dim ones; overwrites: whether results may be written over operands,
-    which then are alike, and large.
+    shape: that of its own result; overwrites: whether results may be written over operands, which all have it but for 0-dim ones, and are large.
     """
 
     specs: tuple[Any, ...]
     shape: tuple[int, ...]
-    alike: bool
     overwrites: bool
 
 
@@ -40,4 +38,4 @@ def as_vectors(specs: Sequence[Any]) -> Vectors | None:
     if alike and shape == flat:
         return None
     specs = tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs])
-    return Vectors(specs, shape, alike, alike and elements >= _MANY)
+    return Vectors(specs, shape, alike and elements >= _MANY)

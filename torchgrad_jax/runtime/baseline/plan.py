@@ -45,13 +45,13 @@ class Plan(Prepared):
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
     seen here: see `same_plan`.) everywhere: made for vectors, it gives one vector, each element of the elements at that place: so it serves
-    arrays of any shapes that broadcast together. everywhere_alike: the same of several vectors, of operands of one shape.
+    arrays of any shapes that broadcast together.
     steps, inputs, constants, outputs: what it is made of, in slots that are written once.
     """
 
     __slots__ = (
         "cost", "alike", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
-        "everywhere_alike", "_broadcasting",
+        "_broadcasting",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -62,8 +62,7 @@ class Plan(Prepared):
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
         self.any_sizes = scalars and all([s.any_sizes for s in build.steps])
-        self.everywhere_alike = self.shape_free and not build.placed and all([build.shapes[slot] for slot in build.outputs])
-        self.everywhere = self.everywhere_alike and build.depends_on_all()
+        self.everywhere = self.shape_free and not build.placed and build.depends_on_all()
         self.inputs, self.constants, self.outputs = build.inputs, build.constants, build.outputs
         self._inputs = len(build.inputs)
         self._broadcasting: Plan | None = None
