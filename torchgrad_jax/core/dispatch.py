@@ -10,6 +10,7 @@ from typing import Any
 
 from torchgrad_jax.core.anomaly import check_operation, note_node
 from torchgrad_jax.core.fields import OpNodeFields, content_of, edge_of, read
+from torchgrad_jax.core.level import settle
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
@@ -19,7 +20,7 @@ from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_num
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.recorder import CHECK_FORWARD, LOOK, TURNED, Recorder, per_thread, record
-from torchgrad_jax.runtime.value import Lifted, Value
+from torchgrad_jax.runtime.value import Value
 
 _new = OpNodeFields.__new__
 NO_PLAN: Any = object()
@@ -118,8 +119,7 @@ def settled(operands: Sequence[Any]) -> bool:
     found = False
     for o in operands:
         if isinstance(o, Tensor):
-            array = (o._value if o._storage is None else o._storage.value).array
-            found = (isinstance(array, Lifted) and array.settle(o)) or found
+            found = settle(o) or found
     return found
 
 

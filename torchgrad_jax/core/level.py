@@ -7,6 +7,7 @@ from typing import Any
 
 from torchgrad_jax.memory.storage import Link
 from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Lifted
 
 
 class Interpreter:
@@ -129,6 +130,12 @@ class Interpreter:
 
     def drew(self, value: Any, make: Callable[[], Any]) -> None:
         """`value` holds what `draws` gave for `make`."""
+
+
+def settle(t: Any) -> bool:
+    """Where a Tensor has outlived the level of a transform, let it be what it stood for outside. Whether that is so."""
+    array = (t._value if t._storage is None else t._storage.value).array
+    return isinstance(array, Lifted) and array.settle(t)
 
 
 def in_transform() -> bool:

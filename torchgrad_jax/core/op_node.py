@@ -17,7 +17,6 @@ from torchgrad_jax.core.saved import SavedTensor, blank, is_of_view, name_since_
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, created, result, wrap
 from torchgrad_jax.core.whereabouts import holder_of, shown_again
 from torchgrad_jax.declaration.derivative import Plan
-from torchgrad_jax.declaration.operator import BoundOperator
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.storage import Detached, counted_on, cut_off, has_moved, outdated, present
 from torchgrad_jax.operators import registry
@@ -298,12 +297,11 @@ def pack_operands(rec: Recorder, node: OpNode, operands: Sequence[Any], copied: 
     the first, which is about to be written to."""
     if not rec.flags.packing:
         return
-    saves, bound = node.plan.saves, node.plan._sig.bop
-    parts = bound.operator.parts if isinstance(bound, BoundOperator) else ()
+    saves = node.plan.saves
     saved: list[Any] = list(node.saved or ())
     for i in node.plan.unpacking:
         t = operands[saves[i]] if saves[i] >= 0 else None
-        if isinstance(t, Tensor) and node.plan.saved_names[i] not in parts:
+        if isinstance(t, Tensor) and not node.plan.is_part(i):
             if copied is not None and saves[i] == 0:
                 t = copied()
             saved[i] = save(rec, t, node, False, False)

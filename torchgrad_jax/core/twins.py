@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from torchgrad_jax.core.level import in_transform, meet
+from torchgrad_jax.core.level import in_transform, meet, settle
 from torchgrad_jax.core.tensor import Tensor, wrap
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.recorder import per_thread
-from torchgrad_jax.runtime.value import Lifted
 
 
 def detached(t: Tensor) -> Tensor:
     """A tensor without history on the same memory."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
-    _settle(t)
+    settle(t)  # the twin must know which history it lacks
     meet(t)
     if getattr(t._content(), "leaf", None) is not None:
         _renew(t)
@@ -24,13 +23,6 @@ def detached(t: Tensor) -> Tensor:
     twin = wrap(value)
     share(twin, storage, t._view)
     return twin
-
-
-def _settle(t: Tensor) -> None:
-    """Where `t` has outlived the level of a transform, let it be what it stood for outside: the twin must know which history it lacks."""
-    array = (t._value if t._storage is None else t._storage.value).array
-    if isinstance(array, Lifted):
-        array.settle(t)
 
 
 def _renew(t: Tensor) -> None:
@@ -52,7 +44,7 @@ def data_of(t: Tensor) -> Tensor:
     """A tensor without history on the same memory that counts its versions for itself."""
     if in_transform() and (cut := per_thread.recorder.level.detached(t)) is not NotImplemented:
         return cut
-    _settle(t)
+    settle(t)
     meet(t)
     storage = t._shared().sibling()
     if t._view is None:

@@ -109,6 +109,11 @@ class Plan(PlanFields):
         """Whether PyTorch goes on to name what is saved at `place` after the node that made it, whatever has been written to it since."""
         return self.saves[place] < 0 or (isinstance(self._sig.bop, Vjp) and self.saves[place] in self._sig.bop.results)
 
+    def is_part(self, place: int) -> bool:
+        """Whether what is saved there is part of another operand in PyTorch: see `parts` of `op`."""
+        bound = self._sig.bop
+        return isinstance(bound, BoundOperator) and self.saved_names[place] in bound.operator.parts
+
     @property
     def attributes(self) -> dict[str, bool]:
         """The names of all that a node of this operator shows as ``_saved_*``, whichever inputs need a gradient, and whether each is a tensor."""

@@ -21,13 +21,14 @@ from torchgrad_jax.runtime.operation import stand_in
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
 # An index that is out of range is told in one number, with the size and the dimension it is out of; see `packing`.
 INDEX_BITS, SIZE_BITS = 32, 25
-_RIGHT = np.zeros(2, np.int64)
-_RIGHT.flags.writeable = False
+# The outcome where nothing is wrong.
+RIGHT = np.zeros(2, np.int64)
+RIGHT.flags.writeable = False
 # From so many elements on a sort of integers, of the elements with their places in one, is quicker than a stable one.
 _FEW = 1 << 10
 # What C's function orders: float32, float64, int32, int64.
 _ORDERED = "fdil"
-# So few of however many it finds in one pass.
+# So few of however many it finds in one pass (`native/ordering.pxd`).
 _FEW_OF_MANY = 64
 
 
@@ -61,7 +62,7 @@ def _forms(
         if inside is None:
             return read(x, *rest, **statics)
         if inside(x, *rest, **statics):
-            return read(x, *rest, **statics), _RIGHT
+            return read(x, *rest, **statics), RIGHT
         assert outcome is not None and clipped is not None
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
 
@@ -108,7 +109,7 @@ def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
         bad = i[(i < -n) | (i >= n)]
         if bad.size:
             return _outcome(bad, n, place)  # PyTorch counts the index tensors here, not the dimensions
-    return _RIGHT
+    return RIGHT
 
 
 index = _forms(_index, _index_shape)

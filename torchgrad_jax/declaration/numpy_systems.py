@@ -1,6 +1,7 @@
 """Operators of one small matrix of real numbers: their forms on NumPy arrays. See `numpy_forms.py`.
 
 They call what the interpreter calls for LU factors and triangular systems; the rest of their JAX functions are a dozen steps, which take longer.
+Unlike other forms they give what these give to rounding only, as the interpreter does for factorizations.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array
+from torchgrad_jax.declaration.numpy_indexing import RIGHT
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.operation import stand_in
 
 # Of larger ones the steps are the least of it, and what they take is estimated.
 _MOST = 16
 _INTS, _OUTCOME = np.dtype(np.int32), stand_in((2,), np.dtype(np.int64))
-_RIGHT = np.zeros(2, np.int64)
-_RIGHT.flags.writeable = False
 
 
 def _fits(a: Array) -> bool:
@@ -36,7 +36,7 @@ def _factors(a: Array) -> tuple[Array, Array, Array]:
 def _outcome(lu: Array) -> Array:
     diagonal = lu.diagonal()
     if diagonal.all():
-        return _RIGHT
+        return RIGHT
     return np.array([1, np.flatnonzero(diagonal == 0)[0] + 1], np.int64)
 
 

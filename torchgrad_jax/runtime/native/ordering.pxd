@@ -13,7 +13,7 @@ cdef extern from *:
     #include <stdlib.h>
     #include <string.h>
     enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16 };
-    /* Whether a number is the largest, and its sign's bit, for keys: integers that are ordered as the elements are. */
+    /* Keys: integers that are ordered as the elements are, NaN being the largest, and both zeros one. */
     #define TJ_KEY_OF_INTEGER(x, bits, most) (bits)
     #define TJ_KEY_OF_FLOAT(x, bits, most) ((x) != (x) ? INT64_MAX : (x) == 0 ? 0 : (bits) < 0 ? (bits) ^ (most) : (bits))
     #define TJ_ORDERS(letter, type, integer, key_of, most)                                                                    \\
