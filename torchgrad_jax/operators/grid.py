@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,9 +18,12 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import wide
-from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline.loops import how_of_points
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import SAMPLING
 from torchgrad_jax.runtime.value import Aval
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
@@ -116,7 +120,7 @@ def _interpolated(image: Any, places: list[Any], weigh: Callable[[Any], list[Any
     return total.reshape(*image.shape[:2], *places[0].shape[1:])
 
 
-def _sampled(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+def _said(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
     """The values of (N, C, *sizes) at the points (N, *points, d) of a grid: (N, C, *points)."""
     image, points = wide(input), wide(grid)
     sizes = image.shape[2:]
@@ -133,6 +137,46 @@ def _sampled(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, 
     if interpolation_mode == NEAREST:
         return _pixels(image, [jnp.round(at) for at in places]).astype(input.dtype)
     return _interpolated(image, places, _linear_weights, None).astype(input.dtype)
+
+
+# ---------------------------------------------------------------------- of single precision, by a loop of C's
+
+_VALUES, _OF_IMAGE, _OF_GRID = range(3)
+
+
+def _said_of(image: Any, grid: Any, *grad: Any, of: int, **options: Any) -> list[Any]:
+    """What the loop computes: the values, or the gradient of the image or of the grid."""
+    if of == _VALUES:
+        return [_said(image, grid, **options)]
+    return [jax.vjp(partial(_said, **options), image, grid)[1](*grad)[of - _OF_IMAGE]]
+
+
+def _shapes(image: Any, grid: Any, *grad: Any, of: int, **options: Any) -> list[tuple[int, ...]]:
+    return [((*image.shape[:2], *grid.shape[1:-1]), image.shape, grid.shape)[of]]
+
+
+_LOOP = primitives.primitive("grid_sample", _said_of, primitives.Loop(SAMPLING, how_of_points, _shapes))
+
+
+def _has_loop(image: Any, grid: Any, mode: int) -> bool:
+    known = image.ndim == 4 and mode != BICUBIC and image.dtype == grid.dtype == np.float32
+    return known and 0 < image.size < 1 << 31 and grid.size > 0 and primitives.has(SAMPLING)
+
+
+def _sampled(input: Any, grid: Any, **options: Any) -> Any:
+    """`_said`, by the loop where that can."""
+    if not _has_loop(input, grid, options["interpolation_mode"]):
+        return _said(input, grid, **options)
+    return _LOOP.bind(input, grid, of=_VALUES, **options)[0]
+
+
+def _gradients(grad: Any, input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> dict[str, Any]:
+    options = dict(interpolation_mode=interpolation_mode, padding_mode=padding_mode, align_corners=align_corners)
+    if grad.dtype == np.float32 and _has_loop(input, grid, interpolation_mode):
+        found = [_LOOP.bind(input, grid, grad, of=of, **options)[0] for of in (_OF_IMAGE, _OF_GRID)]
+    else:
+        found = jax.vjp(partial(_said, **options), input, grid)[1](grad)
+    return dict(zip(("input", "grid"), found, strict=True))
 
 
 # ---------------------------------------------------------------------- the operators
@@ -165,7 +209,7 @@ def _check_sampler(input: Aval, grid: Aval, interpolation_mode: int, padding_mod
 
 for _dims in (2, 3):
     op(f"grid_sampler_{_dims}d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", method=False, out=False,
-       node=f"GridSampler{_dims}DBackward0", shows=("input", "grid"), validate=_check_sampler,
+       node=f"GridSampler{_dims}DBackward0", grads={name: Together(_gradients, name) for name in ("input", "grid")}, validate=_check_sampler,
        attributes="interpolation_mode padding_mode align_corners")(_sampled)  # fmt: skip
 
 

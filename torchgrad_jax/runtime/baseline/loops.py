@@ -1,7 +1,9 @@
-"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, the steps of an LSTM (`compiling/primitives.py`)."""
+"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, the steps of an LSTM
+(`compiling/primitives.py`)."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,8 @@ from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.native import handlers
 
-# An element of the images, and one of the windows beyond the first few; a gate's function of one sum, and its derivative.
-_ELEMENT, _OF_WINDOW, _GATE = 0.4, 0.6, 1.5
+# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; a gate's function of one sum, and its derivative.
+_ELEMENT, _OF_WINDOW, _POINT, _SAMPLE, _GATE = 0.4, 0.6, 6.0, 2.0, 1.5
 
 Ints = tuple[int, ...]
 
@@ -38,6 +40,30 @@ def _largest(eqn: Any) -> Any:
         return [made]
 
     return pool
+
+
+def how_of_points(image: Any, grid: Any, *grad: Any, of: int, interpolation_mode: int, padding_mode: int, align_corners: bool) -> np.ndarray:
+    """What the loop is told of images of such an aval and the points where they are sampled. of: whether values are asked for, 0, or the gradients of
+    the images, 1, or of the points, 2."""
+    points = math.prod(grid.shape[1:-1])
+    return np.array([points, of, interpolation_mode, padding_mode, align_corners, *image.shape], np.int64)
+
+
+def _cost_of_points(eqn: Any) -> float:
+    image, grid = eqn.invars[0].aval, eqn.invars[1].aval
+    return 3_000.0 + grid.size // 2 * (_POINT + _SAMPLE * image.shape[1])
+
+
+@rule("grid_sample", cost=_cost_of_points, fresh=True)
+def _sampled(eqn: Any) -> Any:
+    how, shape = how_of_points(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[0].aval.shape
+
+    def sample(image: Any, grid: Any, grad: Any = None) -> Any:
+        made = np.empty(shape, np.float32)
+        handlers.sample(contiguous(image), contiguous(grid), None if grad is None else contiguous(grad), made, how)
+        return [made]
+
+    return sample
 
 
 def how_of_steps(*operands: Any, reverse: bool) -> np.ndarray:

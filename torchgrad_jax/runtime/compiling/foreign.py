@@ -1,4 +1,4 @@
-"""Foreign functions of XLA's: matrix products, convolutions, the largest elements of windows, and the steps of an LSTM."""
+"""Foreign functions of XLA's: matrix products, convolutions, the largest elements of windows, images at points, and the steps of an LSTM."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import jax
 
 from torchgrad_jax.runtime.native import blas, handlers
 
-PRODUCT, CONVOLUTION, POOLING, LSTM = [f"torchgrad_jax_{name}" for name in ("product", "convolution", "pooling", "lstm")]
-_HANDLERS = {PRODUCT: handlers.product, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler, LSTM: handlers.recurrer}
+PRODUCT, CONVOLUTION, POOLING, SAMPLING, LSTM = [f"torchgrad_jax_{name}" for name in ("product", "convolution", "pooling", "sampling", "lstm")]
+_HANDLERS = {
+    PRODUCT: handlers.product, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler, SAMPLING: handlers.sampler, LSTM: handlers.recurrer,
+}  # fmt: skip
 # The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)
 

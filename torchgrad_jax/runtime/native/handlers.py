@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, sampling, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -64,6 +64,16 @@ def pooler(minor: int) -> Any:
 def pool(x: Any, grad: Any, out: Any, how: Any) -> bool:
     """See `pooling.pool`."""
     return pooling.pool(x, grad, out, how)
+
+
+def sampler(minor: int) -> Any:
+    """See `sampling.handler`."""
+    return sampling.handler(minor)
+
+
+def sample(image: Any, grid: Any, grad: Any, out: Any, how: Any) -> bool:
+    """See `sampling.sample`."""
+    return sampling.sample(image, grid, grad, out, how)
 
 
 def recurrer(minor: int) -> Any:
