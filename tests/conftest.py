@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+from importlib.metadata import version
+
+if version("jaxlib").startswith("0.10."):
+    # Most of the tests' time is XLA's compiling of small functions, each once: half of it without "emitters", which the next XLA has no option for.
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import jax
 import pytest

@@ -13,7 +13,8 @@ from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.native import handlers
 
-# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; a gate's function of one sum, and its derivative.
+# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; a gate's function of one sum, and its
+# derivative.
 _ELEMENT, _OF_WINDOW, _POINT, _SAMPLE, _GATE = 0.4, 0.6, 6.0, 2.0, 1.5
 
 Ints = tuple[int, ...]

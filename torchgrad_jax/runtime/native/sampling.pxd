@@ -3,8 +3,8 @@ from cpython.pycapsule cimport PyCapsule_New
 from torchgrad_jax.runtime.native cimport sharing
 from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
-# Images of float32 at the points of a grid: the mean of the four pixels around each, by how near they are, or the nearest one. The coordinates are those
-# of `operators/grid.py`. Some points at a time: where their pixels are first, then channel by channel what these are.
+# Images of float32 at the points of a grid: the mean of the four pixels around each, by how near they are, or the nearest one. The coordinates are
+# those of `operators/grid.py`. Some points at a time: where their pixels are first, then channel by channel what these are.
 cdef extern from *:
     """
     enum { TJ_POINTS = 256, TJ_SAMPLES = 1 << 13, TJ_SAMPLED_ALONE = 1 << 15, TJ_PLANES = 4 };
@@ -59,30 +59,40 @@ cdef extern from *:
     }
     #define TJ_FIRST(padding, corners, nearest) \\
         case padding * 4 + corners * 2 + nearest: tj_first(s, grid, count, size, padding, corners, nearest, first, after, slope); break;
-    TJ_CLONES static void tj_first_along(const tj_sampling* s, const float* grid, int64_t count, float size, int32_t* first, float* after, float* slope) {
+    TJ_CLONES static void tj_first_along(const tj_sampling* s, const float* grid, int64_t count, float size, int32_t* first, float* after,
+                                         float* slope) {
         switch (s->padding * 4 + s->corners * 2 + s->nearest) {
             TJ_FIRST(0, 0, 0) TJ_FIRST(0, 0, 1) TJ_FIRST(0, 1, 0) TJ_FIRST(0, 1, 1) TJ_FIRST(1, 0, 0) TJ_FIRST(1, 0, 1) TJ_FIRST(1, 1, 0)
             TJ_FIRST(1, 1, 1) TJ_FIRST(2, 0, 0) TJ_FIRST(2, 0, 1) TJ_FIRST(2, 1, 0) TJ_FIRST(2, 1, 1)
         }
     }
     #undef TJ_FIRST
-    TJ_CLONES static void tj_place_around(const tj_sampling* s, const float* grid, int64_t count, tj_around* a) {
-        int32_t row[TJ_POINTS], column[TJ_POINTS], height = (int32_t)s->height, width = (int32_t)s->width;
+    /* One of the pixels around each point, `right` and `below` pixels after the first one. */
+    TJ_INLINE void tj_place_one(const int32_t* TJ_ONLY row, const int32_t* TJ_ONLY column, const float* TJ_ONLY down, const float* TJ_ONLY across,
+                                int32_t height, int32_t width, int64_t count, int below, int right, int32_t* TJ_ONLY place, float* TJ_ONLY weight) {
         int64_t j;
-        int k;
-        tj_first_along(s, grid, count, (float)s->width, column, a->after[0], a->slope[0]);
-        tj_first_along(s, grid + 1, count, (float)s->height, row, a->after[1], a->slope[1]);
-        for (k = 0; k < (s->nearest ? 1 : 4); k++) {
-            for (j = 0; j < count; j++) {
-                int32_t y = row[j] + (k >> 1), x = column[j] + (k & 1);
-                float across = k & 1 ? a->after[0][j] : 1 - a->after[0][j], down = k >> 1 ? a->after[1][j] : 1 - a->after[1][j];
-                a->place[k][j] = (y >= 0) & (y < height) & (x >= 0) & (x < width) ? y * width + x : -1;
-                a->weight[k][j] = down * across;
-            }
+        for (j = 0; j < count; j++) {
+            int32_t y = row[j] + below, x = column[j] + right, inside = (y >= 0) & (y < height) & (x >= 0) & (x < width);
+            place[j] = inside ? y * width + x : -1;
+            weight[j] = (below ? down[j] : 1 - down[j]) * (right ? across[j] : 1 - across[j]);
         }
     }
-    TJ_INLINE float tj_pixel(const float* image, int32_t place) { return place >= 0 ? image[place] : 0; }
-    TJ_CLONES static void tj_mean_around(const tj_around* a, const float* image, int64_t count, int nearest, float* out) {
+    #define TJ_PLACE_ONE(k) \\
+        tj_place_one(row, column, a->after[1], a->after[0], (int32_t)s->height, (int32_t)s->width, count, k >> 1, k & 1, a->place[k], a->weight[k]);
+    TJ_CLONES static void tj_place_around(const tj_sampling* s, const float* grid, int64_t count, tj_around* a) {
+        int32_t row[TJ_POINTS], column[TJ_POINTS];
+        tj_first_along(s, grid, count, (float)s->width, column, a->after[0], a->slope[0]);
+        tj_first_along(s, grid + 1, count, (float)s->height, row, a->after[1], a->slope[1]);
+        TJ_PLACE_ONE(0)
+        if (!s->nearest) { TJ_PLACE_ONE(1) TJ_PLACE_ONE(2) TJ_PLACE_ONE(3) }
+    }
+    #undef TJ_PLACE_ONE
+    /* Read in any case, so that many are at once. */
+    TJ_INLINE float tj_pixel(const float* image, int32_t place) {
+        float found = image[place < 0 ? 0 : place];
+        return place < 0 ? 0 : found;
+    }
+    TJ_CLONES static void tj_mean_around(const tj_around* TJ_ONLY a, const float* TJ_ONLY image, int64_t count, int nearest, float* TJ_ONLY out) {
         int64_t j;
         if (nearest) { for (j = 0; j < count; j++) { out[j] = tj_pixel(image, a->place[0][j]); } }
         else {
@@ -102,7 +112,8 @@ cdef extern from *:
         }
     }
     /* What each point's two coordinates count for in one channel, added to what they do in others. */
-    TJ_CLONES static void tj_lean_around(const tj_around* a, const float* image, const float* grad, int64_t count, float* across, float* down) {
+    TJ_CLONES static void tj_lean_around(const tj_around* TJ_ONLY a, const float* TJ_ONLY image, const float* TJ_ONLY grad, int64_t count,
+                                         float* TJ_ONLY across, float* TJ_ONLY down) {
         int64_t j;
         for (j = 0; j < count; j++) {
             float p = tj_pixel(image, a->place[0][j]), q = tj_pixel(image, a->place[1][j]), r = tj_pixel(image, a->place[2][j]);
@@ -114,8 +125,8 @@ cdef extern from *:
     /* Points of one image: their values, or the gradients of their coordinates. */
     static void tj_sample_points(const void* sampling, int64_t piece, tj_hand* hand) {
         const tj_sampling* s = (const tj_sampling*)sampling;
-        int64_t pieces = tj_pieces(s->points, s->together), image = piece / pieces, at = piece % pieces * s->together, c, j, count, size = s->height * s->width;
-        int64_t end = at + s->together < s->points ? at + s->together : s->points;
+        int64_t pieces = tj_pieces(s->points, s->together), image = piece / pieces, at = piece % pieces * s->together, c, j, count;
+        int64_t size = s->height * s->width, end = at + s->together < s->points ? at + s->together : s->points;
         tj_around around;
         float lean[2][TJ_POINTS];
         (void)hand;
@@ -137,8 +148,8 @@ cdef extern from *:
     /* Some channels of one image: their gradients. */
     static void tj_sample_planes(const void* sampling, int64_t piece, tj_hand* hand) {
         const tj_sampling* s = (const tj_sampling*)sampling;
-        int64_t pieces = tj_pieces(s->channels, s->planes), image = piece / pieces, first = piece % pieces * s->planes, size = s->height * s->width, c, at, count;
-        int64_t last = first + s->planes < s->channels ? first + s->planes : s->channels;
+        int64_t pieces = tj_pieces(s->channels, s->planes), image = piece / pieces, first = piece % pieces * s->planes, c, at, count;
+        int64_t size = s->height * s->width, last = first + s->planes < s->channels ? first + s->planes : s->channels;
         tj_around around;
         (void)hand;
         first += image * s->channels, last += image * s->channels;
@@ -149,9 +160,9 @@ cdef extern from *:
             for (c = first; c < last; c++) { tj_add_around(&around, s->grad + c * s->points + at, count, (int)s->nearest, s->out + c * size); }
         }
     }
-    /* how: points of an image, what is asked for, whether the nearest pixel, the padding, whether -1 and 1 are the centres of pixels; shape: the images'. */
-    static void tj_sample(const tj_call* call, const float* image, const float* grid, const float* grad, float* out, const int64_t* shape, const int64_t* how) {
-        tj_sampling s = {image, grid, grad, out, shape[0], shape[1], shape[2], shape[3], how[0], how[1], how[2], how[3], how[4], 0, 0};
+    /* how: points of an image, what is asked for, whether the nearest pixel, the padding, whether -1 and 1 are pixels' centres, the images' shape. */
+    static void tj_sample(const tj_call* call, const float* image, const float* grid, const float* grad, float* out, const int64_t* how) {
+        tj_sampling s = {image, grid, grad, out, how[5], how[6], how[7], how[8], how[0], how[1], how[2], how[3], how[4], 0, 0};
         int alone = s.batch * s.points * s.channels < TJ_SAMPLED_ALONE;
         if (s.of == TJ_OF_IMAGE) {
             s.planes = s.batch < TJ_PLANES ? tj_pieces(s.channels, TJ_PLANES) : s.channels;
@@ -172,7 +183,7 @@ cdef extern from *:
         grid = (const tj_buffer*)call->operands.items[1];
         grad = call->operands.count > 2 ? (const tj_buffer*)call->operands.items[2] : 0;
         out = (const tj_buffer*)call->results.items[0];
-        tj_sample(call, (const float*)image->data, (const float*)grid->data, grad ? (const float*)grad->data : 0, (float*)out->data, image->shape,
+        tj_sample(call, (const float*)image->data, (const float*)grid->data, grad ? (const float*)grad->data : 0, (float*)out->data,
                   (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values);
         return 0;
     }
@@ -183,7 +194,7 @@ cdef extern from *:
     /* For the interpreter, which lets go of Python's lock meanwhile. */
     static void tj_sample_here(const Py_buffer* image, const Py_buffer* grid, const Py_buffer* grad, const Py_buffer* out, const Py_buffer* how) {
         Py_BEGIN_ALLOW_THREADS
-        tj_sample(0, (const float*)image->buf, (const float*)grid->buf, grad ? (const float*)grad->buf : 0, (float*)out->buf, (const int64_t*)how->buf + 5,
+        tj_sample(0, (const float*)image->buf, (const float*)grid->buf, grad ? (const float*)grad->buf : 0, (float*)out->buf,
                   (const int64_t*)how->buf);
         Py_END_ALLOW_THREADS
     }
