@@ -17,6 +17,9 @@ from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline.convolutions import as_images, has_loops, how_of_groups, pair
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
 from torchgrad_jax.runtime.value import Aval
 
 Ints = tuple[int, ...]
@@ -41,8 +44,39 @@ def _lowering(x: Any, w: Any, stride: Ints, dilation: Ints, groups: int) -> str:
     return "xla" if set(stride) <= {1} and set(dilation) <= {1} and groups == 1 else "dots"
 
 
+def _in_groups(x: Any, w: Any, *, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> list[Any]:
+    """What the loop of C's computes of convolutions in groups of channels: see `how_of_groups`."""
+    if of == 0:
+        return [_correlated(x, w, stride, padding, dilation, groups)]
+    if of == 1:
+        return [_of_input(x, w, shape, stride, padding, dilation, groups)]
+    return [_of_weight(w, x, shape, stride, padding, dilation, groups)]
+
+
+_GROUPED = primitives.primitive("grouped_convolution", _in_groups, primitives.Loop(CONVOLUTION, how_of_groups, lambda *avals, shape, **how: [shape]))
+
+
+def _has_loop(x: Any, w: Any, kernel: Ints, groups: int) -> bool:
+    """Whether the loop knows these: of images or lines, in groups of channels. Others are told apart by `baseline.convolutions.fits_loops`."""
+    fits = groups > 1 and len(kernel) < 3 and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
+    return fits and has_loops() and primitives.has(CONVOLUTION)
+
+
+def _by_loop(of: int, x: Any, y: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> Any:
+    how = dict(kernel=pair(kernel, 1), stride=pair(stride, 1), padding=pair(padding, 0), dilation=pair(dilation, 1), groups=groups)
+    found = _GROUPED.bind(as_images(x), as_images(y), of=of, shape=(*shape[:2], *pair(shape[2:], 1)), **how)[0]
+    return found.reshape(shape)
+
+
 def correlate(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     """The cross-correlation of x (N, C, *) with w (O, C / groups, *)."""
+    shape = (x.shape[0], w.shape[0], *output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation))
+    if _has_loop(x, w, w.shape[2:], groups) and 0 not in shape:
+        return _by_loop(0, x, w, w.shape[2:], stride, padding, dilation, groups, shape)
+    return _correlated(x, w, stride, padding, dilation, groups)
+
+
+def _correlated(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     if _lowering(x, w, stride, dilation, groups) == "shifts" or not x.size:
         return _by_shifts(x, w, stride, padding, dilation, groups)
     return _by_xla(x, w, stride, padding, dilation, groups)
@@ -118,6 +152,12 @@ def correlate_input_grad(grad: Any, w: Any, shape: Ints, stride: Ints, padding: 
     """The transpose of `correlate` in its first argument, of shape `shape`."""
     if not grad.size or not w.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
+    if _has_loop(grad, w, w.shape[2:], groups):
+        return _by_loop(1, grad, w, w.shape[2:], stride, padding, dilation, groups, shape)
+    return _of_input(grad, w, shape, stride, padding, dilation, groups)
+
+
+def _of_input(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     kernel = w.shape[2:]
 
     def spread(g: Any, v: Any) -> Any:
@@ -165,7 +205,12 @@ def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding:
     """The transpose of `correlate` in its second argument, of shape `shape`."""
     if not grad.size or not x.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
+    if _has_loop(x, grad, shape[2:], groups):
+        return _by_loop(2, x, grad, shape[2:], stride, padding, dilation, groups, shape)
+    return _of_weight(grad, x, shape, stride, padding, dilation, groups)
 
+
+def _of_weight(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     def otherwise(g: Any, a: Any) -> Any:
         if groups == 1 and set(dilation) <= {1} and (len(stride) < 3 or set(stride) <= {1}) and a.dtype.kind not in "iu":
             return _weight_grad_by_correlation(g, a, shape, stride, padding)

@@ -18,13 +18,17 @@ from torchgrad_jax.runtime.native import handlers
 
 # Narrower images leave most of a vector empty.
 _LEAST_WIDTH = 6
+# In groups of channels: a multiplication of one tap, and an element that is read or written.
+_TAP, _ELEMENT = 0.1, 0.3
+
+Ints = tuple[int, ...]
 
 
 @cache
 def has_loops() -> bool:
     """Whether there are the loops."""
     one = np.zeros((1, 1, 1, 1), np.float32)
-    return handlers.convolve(one, one, one.copy(), np.array([1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0], np.int64))
+    return handlers.convolve(one, one, one.copy(), np.array([1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 0], np.int64))
 
 
 def fits_loops(eqn: Any) -> bool:
@@ -54,7 +58,36 @@ def how_of(eqn: Any) -> np.ndarray:
         sizes, strides, dilations = eqn.outvars[0].aval.shape[2:], dilations, strides
     before = [low for low, _ in params["padding"]]
     pairs = [pair(sizes, 1), pair(strides, 1), pair(before, 0), pair(params["lhs_dilation"], 1), pair(dilations, 1)]
-    return np.array([*[n for numbers in pairs for n in numbers], int(of_kernel)], np.int64)
+    return np.array([*[n for numbers in pairs for n in numbers], int(of_kernel), 1, 0], np.int64)
+
+
+def how_of_groups(x: Any, y: Any, *, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> np.ndarray:
+    """What the loops are told of a convolution in groups of channels, of operands of such avals: of its result, 0, or of the gradients of the images,
+    1, or of the kernel, 2."""
+    before, apart = padding, (1, 1)
+    if of == 1:  # a convolution of the result's gradient with the kernel turned around
+        before = tuple([d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)])
+        stride, apart = apart, stride
+    return np.array([*kernel, *stride, *before, *apart, *dilation, of == 2, groups, of == 1], np.int64)
+
+
+def _cost_of_groups(eqn: Any) -> float:
+    of, groups, shape = (eqn.params[name] for name in ("of", "groups", "shape"))
+    images = shape if of < 2 else eqn.invars[1].aval.shape
+    kernel = eqn.invars[1].aval.size if of < 2 else math.prod(shape)
+    return 5_000.0 + _TAP * images[0] * math.prod(images[2:]) * kernel + _ELEMENT * sum([v.aval.size for v in (*eqn.invars, *eqn.outvars)])
+
+
+@rule("grouped_convolution", cost=_cost_of_groups, fresh=True)
+def _in_groups(eqn: Any) -> Any:
+    how = how_of_groups(*[v.aval for v in eqn.invars], **eqn.params)
+
+    def convolve(x: Any, y: Any) -> Any:
+        made = np.empty(eqn.params["shape"], np.float32)
+        handlers.convolve(contiguous(x), contiguous(y), made, how)
+        return [made]
+
+    return convolve
 
 
 def pair(numbers: Sequence[int], missing: int) -> tuple[int, int]:

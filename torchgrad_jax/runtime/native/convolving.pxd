@@ -6,6 +6,7 @@ from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 # An image is copied with zeros around it, and between its elements where it is dilated, so that each of the kernel's taps is so many elements further
 # on, for all places alike; of strided convolutions every so manieth column lies together. Then 24 places of 4 channels are computed together, in
 # registers, or of the kernel's gradient the sums of 6 taps of 16 channels; of 8 channels, or 12 taps, where the processor has twice as many registers.
+# Channels in groups, each with a kernel of its own, are as many images.
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -39,11 +40,12 @@ cdef extern from *:
        (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
        down, across: of these (height', width') those that are computed, each `step` behind the last, from `first` on; places: all. taps, offsets:
        those of all channels' that count for them, and where they read in the copied image, which has so many `rows`, so `wide` for each of `stride[1]`
-       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. Vectors have so many `lanes`. */
+       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. Vectors have so many `lanes`.
+       Images have `groups` of channels, which count as images: channels and to are those of one, which has so many `weights`. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts, vectors;
+        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts, vectors, groups, weights;
         void (*turn)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
         int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
         int64_t* offsets;
@@ -94,7 +96,9 @@ cdef extern from *:
     #define TJ_WIDE(name) tj_sixteen_##name
     #include "torchgrad_jax/runtime/native/images.h"
     TJ_FOR_PROCESSORS(tj_convolve_image, image, 8, 4)
+    TJ_FOR_PROCESSORS(tj_convolve_plane, image, 1, 1)
     TJ_FOR_PROCESSORS(tj_convolve_part, part, 12, 6)
+    TJ_FOR_PROCESSORS(tj_convolve_group, group, 12, 6)
 
     /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
     static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
@@ -103,9 +107,10 @@ cdef extern from *:
         return at % p->step[i] == 0;
     }
 
-    /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. */
-    static void tj_choose(tj_convolution* p, int64_t down, int64_t across, const float* y, int64_t channels, float* weights) {
-        int64_t low[2] = {0, 0}, high[2] = {0, 0}, total = p->kernel[0] * p->kernel[1], c, k, place[2], o, line;
+    /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. turned: whether
+       the kernel is to be read from its end, with both dimensions of channels exchanged. */
+    static void tj_choose(tj_convolution* p, int64_t down, int64_t across, const float* y, int64_t channels, float* weights, int turned) {
+        int64_t low[2] = {0, 0}, high[2] = {0, 0}, total = p->kernel[0] * p->kernel[1], c, k, place[2], o, line, whole = p->to * p->channels * total;
         int i;
         for (i = 0; i < 2; i++) {
             int found = 0;
@@ -131,12 +136,14 @@ cdef extern from *:
                 p->offsets[p->taps++] = (c * p->rows + place[0] - low[0]) * line + place[1] % p->stride[1] * p->wide + place[1] / p->stride[1];
             }
         }
-        for (o = 0; weights && o < p->to; o++) {
-            float* to = weights + o / channels * channels * p->taps + o % channels;
+        p->weights = tj_pieces(p->to, channels) * channels * p->taps;
+        for (o = 0; weights && o < p->to * p->groups; o++) {
+            int64_t group = o / p->to, at = o % p->to;
+            float* to = weights + group * p->weights + at / channels * channels * p->taps + at % channels;
             for (c = 0; c < p->channels; c++) {
                 for (k = 0; k < total; k++) {
                     if (!tj_counts(p, 0, k / p->kernel[1], place) || !tj_counts(p, 1, k % p->kernel[1], place + 1)) { continue; }
-                    *to = y[(o * p->channels + c) * total + k];
+                    *to = y[group * whole + (turned ? (c * p->to + at) * total + total - 1 - k : (at * p->channels + c) * total + k)];
                     to += channels;
                 }
             }
@@ -158,6 +165,13 @@ cdef extern from *:
         const tj_tiles* tiles = tj_tiles_of(tj_vector_bits(), 0);
         int64_t parts = p->batch * p->places / TJ_ENOUGH, wide, lead, each, i, o, k;
         float* room;
+        if (p->groups > 1) {
+            for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
+            p->y = y;
+            p->out = result;
+            tj_do(call, TJ_BEST(tj_convolve_group, p->lanes), p, p->groups, alone);
+            return;
+        }
         p->lanes = TJ_HAS_512 && p->to > 8 ? 16 : 8;
         p->turn = tiles ? tiles->strip : tj_turn_plainly;
         p->parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
@@ -176,9 +190,10 @@ cdef extern from *:
         free(room);
     }
     /* (down, across): the places of the result. */
-    static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* places, int alone) {
-        int64_t apart[2] = {p->apart[0], p->apart[1]}, before[2] = {p->before[0], p->before[1]}, channels = TJ_HAS_512 ? 8 : 4, i, k;
-        float* room = (float*)calloc((size_t)((p->to + TJ_MOST) * size), 4);
+    static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* places, int turned,
+                                    int alone) {
+        int64_t apart[2] = {p->apart[0], p->apart[1]}, before[2] = {p->before[0], p->before[1]}, channels = p->to == 1 ? 1 : TJ_HAS_512 ? 8 : 4, i, k;
+        float* room = (float*)calloc((size_t)((p->to + TJ_MOST) * p->groups * size), 4);
         if (!room) { abort(); }
         p->y = room;
         p->out = result;
@@ -195,24 +210,26 @@ cdef extern from *:
             p->before[0] = before[0];
             p->before[1] = before[1];
             if (p->first[0] >= places[0] || p->first[1] >= places[1]) { continue; }
-            tj_choose(p, places[0], places[1], y, channels, room);
-            tj_do(call, TJ_BEST(tj_convolve_image, p->lanes), p, p->batch * p->bands, alone);
+            tj_choose(p, places[0], places[1], y, channels, room, turned);
+            tj_do(call, channels == 1 ? TJ_BEST(tj_convolve_plane, p->lanes) : TJ_BEST(tj_convolve_image, p->lanes), p, p->batch * p->bands, alone);
         }
         free(room);
     }
     /* x and the kernel, or the result's gradient where the kernel's is asked for: y. how: the kernel's sizes, strides, what is before x, how far its
-       elements are apart, the kernel's dilations, each down and across; and whether the kernel's gradient is asked for. call: XLA's, or 0. */
+       elements are apart, the kernel's dilations, each down and across; whether the kernel's gradient is asked for; groups of channels; and whether the
+       kernel is turned. call: XLA's, or 0. */
     static void tj_convolve_images(const tj_call* call, const tj_buffer* x, const tj_buffer* y, const tj_buffer* out, const int64_t* how) {
         const int64_t* made = how[10] ? y->shape : out->shape;
         tj_convolution whole;
         int64_t i, size;
         int alone;
         whole.x = (const float*)x->data;
-        whole.batch = x->shape[0];
-        whole.channels = x->shape[1];
+        whole.groups = how[11];
+        whole.batch = x->shape[0] * how[11];
+        whole.channels = x->shape[1] / how[11];
         whole.height = x->shape[2];
         whole.width = x->shape[3];
-        whole.to = made[1];
+        whole.to = made[1] / how[11];
         whole.line = made[3];
         whole.places = made[2] * made[3];
         for (i = 0; i < 2; i++) {
@@ -229,10 +246,10 @@ cdef extern from *:
         whole.offsets = (int64_t*)malloc((size_t)((size + TJ_MOST_TAPS) * sizeof(int64_t)));
         if (!whole.offsets) { abort(); }
         if (how[10]) {
-            tj_choose(&whole, made[2], made[3], 0, 0, 0);
+            tj_choose(&whole, made[2], made[3], 0, 1, 0, 0);
             tj_convolve_for_kernel(call, &whole, (const float*)y->data, (float*)out->data, alone);
         } else {
-            tj_convolve_forward(call, &whole, (const float*)y->data, (float*)out->data, size, made + 2, alone);
+            tj_convolve_forward(call, &whole, (const float*)y->data, (float*)out->data, size, made + 2, (int)how[12], alone);
         }
         free(whole.offsets);
     }

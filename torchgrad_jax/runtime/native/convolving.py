@@ -12,6 +12,6 @@ def handler(minor: int) -> Any:
 
 def convolve(x: Any, y: Any, out: Any, how: Any) -> bool:
     """Write into `out` (batch, to, height', width') what images `x` (batch, channels, height, width) and the kernel `y` (to, channels, ...) give; or
-    the kernel's gradient, of the images and the gradient of what they gave. All contiguous, of float32. how: eleven int64, see `convolving.pxd`.
+    the kernel's gradient, of the images and the gradient of what they gave. All contiguous, of float32. how: thirteen int64, see `convolving.pxd`.
     Returns whether there is such a function."""
     return False

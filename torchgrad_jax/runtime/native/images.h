@@ -1,5 +1,6 @@
 /* Convolutions by vectors of TJ_LANES floats: included by `convolving.pxd` for each width. */
 typedef float TJ_WIDE(vector) __attribute__((vector_size(4 * TJ_LANES), aligned(4), may_alias));
+typedef int32_t TJ_WIDE(bits) __attribute__((vector_size(4 * TJ_LANES), aligned(4), may_alias));
 
 /* 3 vectors of places of some channels: `weights` has so many for each tap. */
 TJ_INLINE void TJ_WIDE(tile)(const float* const x[TJ_TILES], const int64_t* offsets, const float* weights, int64_t taps, const int channels,
@@ -25,6 +26,7 @@ TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int 
     int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_LANES), all = p->down * tiles, tile, o, k;
     int64_t last = all * (band + 1) / p->bands;
     float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * p->places;
+    const float* y = p->y + image % p->groups * p->weights;
     if (!room) { abort(); }
     tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
     for (tile = all * band / p->bands; tile < last; tile += TJ_TILES) {
@@ -39,7 +41,7 @@ TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int 
         }
         for (o = 0; o < p->to; o += channels) {
             TJ_WIDE(vector) made[TJ_TILES][TJ_MOST];
-            TJ_WIDE(tile)(x, p->offsets, p->y + o * p->taps, p->taps, channels, made);
+            TJ_WIDE(tile)(x, p->offsets, y + o * p->taps, p->taps, channels, made);
             for (j = 0; j < TJ_TILES && tile + j < last; j++) {
                 for (i = 0; i < channels && o + i < p->to; i++) {
                     float* place = out + (o + i) * p->places + at[j];
@@ -100,6 +102,54 @@ TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int ro
 }
 TJ_INLINE void TJ_WIDE(part)(const tj_convolution* p, int64_t part, const int rows) {
     if (p->vectors == 1) { TJ_WIDE(some)(p, part, rows, 1); } else { TJ_WIDE(some)(p, part, rows, 2); }
+}
+
+/* Add to `out`, for some taps of one channel of the kernel's gradient, what all places of an image give. grads: those places' gradients. */
+TJ_INLINE void TJ_WIDE(dots)(const tj_convolution* p, const float* x, const int64_t* offsets, const float* grads, float* out, const int rows) {
+    TJ_WIDE(vector) sums[TJ_MOST_TAPS];
+    int64_t row, at, line = p->stride[0] * p->stride[1] * p->wide, whole = p->across / TJ_LANES * TJ_LANES;
+    int32_t mask[TJ_LANES];
+    int i, j;
+    for (j = 0; j < TJ_LANES; j++) { mask[j] = whole + j < p->across ? -1 : 0; }
+    TJ_ALL_OF for (i = 0; i < rows; i++) { sums[i] = (TJ_WIDE(vector)){0}; }
+    for (row = 0; row < p->down; row++, grads += p->across) {
+        const float* from = x + row * line;
+        for (at = 0; at < whole; at += TJ_LANES) {
+            TJ_WIDE(vector) here = *(const TJ_WIDE(vector)*)(grads + at);
+            TJ_ALL_OF for (i = 0; i < rows; i++) { sums[i] += here * *(const TJ_WIDE(vector)*)(from + offsets[i] + at); }
+        }
+        if (whole < p->across) { /* what is beyond counts for nothing, whatever it is */
+            TJ_WIDE(vector) here = {0};
+            tj_copy((float*)&here, grads + whole, p->across - whole);
+            TJ_ALL_OF for (i = 0; i < rows; i++) {
+                TJ_WIDE(bits) there = *(const TJ_WIDE(bits)*)(from + offsets[i] + whole) & *(const TJ_WIDE(bits)*)mask;
+                sums[i] += here * (TJ_WIDE(vector))there;
+            }
+        }
+    }
+    TJ_ALL_OF for (i = 0; i < rows; i++) { for (j = 0; j < TJ_LANES; j++) { out[i] += sums[i][j]; } }
+}
+
+/* The kernel's gradient of one group of channels: y is the result's. */
+TJ_INLINE void TJ_WIDE(group)(const tj_convolution* p, int64_t group, const int rows) {
+    int64_t lead = p->taps + TJ_MOST_TAPS, image, o, k;
+    float *room = (float*)malloc((size_t)(p->each * 4)), *out = (float*)calloc((size_t)(p->to * lead), 4);
+    if (!room || !out) { abort(); }
+    for (image = group; image < p->batch; image += p->groups) {
+        tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
+        for (o = 0; o < p->to; o++) {
+            const float* grads = p->y + (image * p->to + o) * p->places;
+            for (k = 0; k < p->taps; k += rows) {
+                float* to = out + o * lead + k;
+                if (p->taps - k <= rows / 3) { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows / 3); }
+                else if (p->taps - k <= rows / 3 * 2) { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows / 3 * 2); }
+                else { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows); }
+            }
+        }
+    }
+    for (o = 0; o < p->to; o++) { memcpy(p->out + (group * p->to + o) * p->taps, out + o * lead, (size_t)(p->taps * 4)); }
+    free(out);
+    free(room);
 }
 #undef TJ_LANES
 #undef TJ_WIDE
