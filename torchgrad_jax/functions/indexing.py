@@ -30,10 +30,11 @@ from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
-from torchgrad_jax.runtime.value import aval_of, constant
+from torchgrad_jax.runtime.value import Value, aval_of, constant
 
 _INT64 = np.dtype(np.int64)
 _ONE = (int, slice, Tensor)
+_MASKS = "?B"  # the dtypes of masks, the second of which is deprecated as one
 # Up to so many elements what a mask picks is taken at once.
 _TAKEN_AT_ONCE = 1 << 14
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
@@ -96,7 +97,15 @@ def _where_true(self: Tensor, mask: Tensor) -> Tensor:
 @partial(recalling, bounds=True)
 def _by_any(self: Tensor, key: Any) -> Tensor:
     out, indices = _basic(self, key)
+    if len(indices) == 1:
+        ((dim, index),) = indices.items()
+        return _along(out, index, dim)
     return _gather(out, indices) if indices else out
+
+
+@partial(recalling, bounds=True)
+def _along(self: Tensor, key: Tensor, dim: int) -> Tensor:
+    return _gather(self, {dim: key})
 
 
 @public("torch.Tensor.__setitem__")
@@ -299,10 +308,10 @@ def _consumes(k: Any) -> int:
     """How many dimensions an index stands for."""
     if type(k) is int or type(k) is slice:
         return 1
+    if isinstance(k, Tensor):
+        return k._aval.ndim if k._aval.dtype.char in _MASKS else 1
     if k is None or k is Ellipsis or isinstance(k, bool):
         return 0
-    if isinstance(k, Tensor) and k._aval.dtype in (np.bool_, np.uint8):
-        return k._aval.ndim
     if isinstance(k, np.ndarray) and k.dtype == np.bool_:
         return k.ndim
     return 1
@@ -312,7 +321,7 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
     """The view that ints, slices, None and ... make, and the index tensors by dimension of it. alias: a new tensor even if it is all of `self`."""
     keys = _as_tuple(key)
     shape = self._aval.shape
-    used = sum([_consumes(k) for k in keys])
+    used = sum([1 if type(k) is int or type(k) is slice else _consumes(k) for k in keys])
     if used > len(shape):
         raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
     out = self
@@ -324,6 +333,12 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
         elif isinstance(k, slice):
             out = _sliced(out, dim, k)
             dim += 1
+        elif type(k) is Tensor and k._aval.dtype == _INT64:
+            if k._aval.ndim or not k._content().readable:
+                indices[dim] = k
+                dim += 1
+            else:
+                out = _selected(out, dim, int(k), place)
         elif k is None:
             out = unsqueeze(out, dim)
             dim += 1
@@ -347,13 +362,13 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
 def _is_truth(k: Any) -> bool:
     """Whether this is one boolean in an array: a mask of the tensor as a whole. `np.bool_` is no index in PyTorch."""
     if isinstance(k, Tensor):
-        return not k._aval.ndim and k._aval.dtype in (np.bool_, np.uint8)
+        return not k._aval.ndim and k._aval.dtype.char in _MASKS
     return isinstance(k, np.ndarray) and not k.ndim and k.dtype == np.bool_
 
 
 def _is_integer(k: Any) -> bool:
     if isinstance(k, Tensor):
-        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype != np.uint8 and k._content().readable
+        return k._aval.ndim == 0 and k._aval.dtype.kind in "iu" and k._aval.dtype.char not in _MASKS and k._content().readable
     return hasattr(k, "__index__") and not isinstance(k, (list, tuple, np.ndarray, np.bool_)) and not getattr(k, "ndim", 0)  # JAX's arrays have it
 
 
@@ -412,7 +427,7 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
         k = created(from_data(k, None, t.device))
         if listed and k._aval.dtype.kind == "f":
             k = created(from_data(np.asarray(k._concrete()).astype(np.int64), None, t.device))
-    if k._aval.dtype in (np.bool_, np.uint8):
+    if k._aval.dtype.char in _MASKS:
         if k._aval.dtype == np.uint8:
             warn_user("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
         for i, n in enumerate(k._aval.shape):
@@ -463,12 +478,26 @@ def _gathered_shape(shape: tuple[int, ...], indices: dict[int, Tensor]) -> tuple
 def known_bounds(index: Tensor) -> tuple[int, int] | None:
     """The smallest and largest element of host data; None where the values are not at hand without a computation. A view of all elements of
     host data has its bounds."""
-    found, storage = index._read().known_bounds(), index._storage
-    if found is None and index._view is not None and storage is not None and not in_transform():
-        whole, aval = storage.peek(), index._aval
-        if whole.aval.size == aval.size and whole.aval.dtype == aval.dtype and dense_order(aval.shape, index._strides()) is not None:
-            found = whole.known_bounds()
+    found, whole = index._read().known_bounds(), None if index._view is None else _viewed(index)
+    if found is None and whole is not None and whole.aval.size == index._aval.size and dense_order(index._aval.shape, index._strides()) is not None:
+        found = whole.known_bounds()
     return found
+
+
+def _viewed(index: Tensor) -> Value | None:
+    """All that a view is part of, where its elements are of that."""
+    storage = index._storage
+    if storage is None or in_transform():
+        return None
+    whole = storage.peek()
+    return whole if whole.aval.dtype == index._aval.dtype else None
+
+
+def _is_part_within(index: Tensor, n: int) -> bool:
+    """Whether a view is of what is known to have nothing but indices of a dimension of size n."""
+    whole = None if index._view is None else _viewed(index)
+    bounds = None if whole is None else whole.known_bounds()
+    return bounds is not None and -n <= bounds[0] and bounds[1] < n
 
 
 def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
@@ -480,7 +509,7 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
         bounds = known_bounds(index)
         n = shape[dim]
         if bounds is None:
-            known = False
+            known = known and _is_part_within(index, n)
         elif bounds[0] < -n or bounds[1] >= n:
             bad = next(i for i in np.asarray(index._concrete()).flat if not -n <= i < n)
             # PyTorch counts the index tensors here, not the dimensions.
