@@ -314,14 +314,21 @@ def test_interleavings(torch, seed):
             g.set_state(t.get_state().numpy())
 
 
-def test_many_samples_are_scaled_in_parts_to_the_same_bits(monkeypatch):
-    from torchgrad_jax.operators.kernels import distributions
+def test_samples_are_scaled_by_loops_and_in_parts_to_the_same_bits(monkeypatch):
+    from torchgrad_jax.operators.kernels import drawing, rounded
 
-    sizes = (1 << 15, (1 << 15) + 1, (3 << 15) + 7)
-    found = [seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7) for n in sizes]
-    monkeypatch.setattr(distributions, "_PIECE", 1 << 20)
-    for n, parts in zip(sizes, found, strict=True):
-        np.testing.assert_array_equal(parts, seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7))
+    sizes = (5, 1 << 15, (1 << 15) + 1, (3 << 15) + 7)
+
+    def samples():
+        return [seeded(3).uniform((n,), np.dtype(np.float32), -0.3, 0.7) for n in sizes]
+
+    found = samples()
+    monkeypatch.setattr(drawing, "scale", rounded.fuse)
+    by_parts = samples()
+    monkeypatch.setattr(rounded, "_PIECE", 1 << 20)
+    for first, *others in zip(found, by_parts, samples(), strict=True):
+        for other in others:
+            np.testing.assert_array_equal(first, other)
 
 
 def test_many_normal_samples_are_those_of_numpy_whatever_jax_is_set_to(monkeypatch):

@@ -117,7 +117,15 @@ def keep_order(made: Any, operands: Sequence[Any], bound: Any = None) -> None:
     """Lay new results of an operation out as their operands are; without `bound`, a copy as what it is a copy of."""
     several = made if isinstance(made, tuple) else (made,)
     known = Memo() if bound is None else bound.laid_out
-    key = tuple([(o._aval, o._strides()) if isinstance(o, Tensor) else type(o) for o in operands])
+    seen: list[Any] = []
+    for o in operands:
+        if isinstance(o, Tensor):
+            t: Tensor = o
+            view = t._view
+            seen += t._aval, None if view is None else view.strides
+        else:
+            seen.append(type(o))
+    key = tuple(seen)
     layouts = known.get(key)
     if layouts is None:  # to work it out takes 20 calls of Python's
         exactly = bound is None or bound.keeps_order == "exactly"

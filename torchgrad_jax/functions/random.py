@@ -127,15 +127,16 @@ def drawn(make: np.ndarray | Callable[[], np.ndarray], device: Any = None, requi
     """A tensor of numbers that `make` draws on the host, or that were drawn."""
     level = per_thread.recorder.level
     array: Any = make
-    if (device is not None or devices.default() is not CPU) and as_device(device) is META:
+    where = CPU if device is CPU or (device is None and devices.default() is CPU) else as_device(device)
+    if where is META:
         return _undrawn(make, requires_grad)
     if callable(make):
         array = make() if level is None else level.draws(make)
     array = np.ascontiguousarray(array) if array.ndim else array
-    value = constant(array, aval_of(array.shape, array.dtype, as_device(device)))
+    value = constant(array, aval_of(array.shape, array.dtype, where))
     if level is not None and callable(make):
         level.drew(value, make)
-    return requiring(created(value), requires_grad)
+    return requiring(created(value), requires_grad) if requires_grad else created(value)
 
 
 def _undrawn(make: np.ndarray | Callable[[], np.ndarray], requires_grad: bool) -> Tensor:
@@ -203,7 +204,7 @@ def sampled(sample: Sample, shape: tuple[int, ...], dtype: np.dtype, strides: tu
 def put(t: Tensor, array: np.ndarray | Callable[[], np.ndarray]) -> Tensor:
     """Write drawn numbers into `t`, without a graph."""
     check_writable(per_thread.recorder, t)
-    rewrite(t, drawn(array, t.device)._value, "random")
+    rewrite(t, drawn(array, t._aval.device)._value, "random")
     return t
 
 

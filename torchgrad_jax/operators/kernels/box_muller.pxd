@@ -59,7 +59,18 @@ cdef extern from *:
             memcpy(out + 8, sines, sizeof sines);
         }
     }
+    TJ_EACH void tj_scale_each(float* values, Py_ssize_t n, float by, float more) {
+        Py_ssize_t i;
+        for (i = 0; i < n; i++) { values[i] = tj_mad(values[i], by, more); }
+    }
     #if defined(__GNUC__) && defined(__x86_64__)
+    __attribute__((target("avx2,fma"))) static void tj_scale_by_vectors(float* values, Py_ssize_t n, float by, float more) {
+        tj_scale_each(values, n, by, more);
+    }
+    static void tj_scale(float* values, Py_ssize_t n, float by, float more) {
+        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) { tj_scale_by_vectors(values, n, by, more); }
+        else { tj_scale_each(values, n, by, more); }
+    }
     __attribute__((target("avx2,fma"))) static void tj_normals_by_vectors(const float* uniform, float* out, Py_ssize_t blocks) {
         tj_make_normals(uniform, out, blocks);
     }
@@ -68,10 +79,12 @@ cdef extern from *:
         else { tj_make_normals(uniform, out, blocks); }
     }
     #else
+    static void tj_scale(float* values, Py_ssize_t n, float by, float more) { tj_scale_each(values, n, by, more); }
     static void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) { tj_make_normals(uniform, out, blocks); }
     #endif
     """
     void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) noexcept nogil
+    void tj_scale(float* values, Py_ssize_t n, float by, float more) noexcept nogil
 
 
 cdef inline char* _memory(object array, Py_ssize_t length, bint written) except? NULL:
@@ -88,4 +101,10 @@ cdef inline char* _memory(object array, Py_ssize_t length, bint written) except?
 cdef inline int normals(object uniform, object out) except -1:
     cdef Py_ssize_t n = len(out)
     tj_normals(<float*>_memory(uniform, 4 * n, False), <float*>_memory(out, 4 * n, True), n // 16)
+    return 0
+
+
+cdef inline int scale(object values, double by, double more) except -1:
+    cdef Py_ssize_t n = len(values)
+    tj_scale(<float*>_memory(values, 4 * n, True), n, <float>by, <float>more)
     return 0

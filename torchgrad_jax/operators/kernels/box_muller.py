@@ -42,6 +42,11 @@ def normals(uniform: Any, out: Any) -> None:
         filled[part, :8], filled[part, 8:] = pair(blocks[part, :8], blocks[part, 8:])
 
 
+def scale(values: Any, by: float, more: float) -> None:
+    """Write values * by + more over values (n,), float32, rounded once."""
+    f32.fuse(values, by, more)
+
+
 def units(draws: Any, out: Any) -> None:
     """Fill `out` with uniform samples of [0, 1) of raw draws, both (n,): the low 24 bits of each."""
     np.multiply((draws & np.uint64(0xFFFFFF)).astype(np.int32), np.float32(2**-24), out, dtype=np.float32)  # of signed integers quicker

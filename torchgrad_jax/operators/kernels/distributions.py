@@ -16,7 +16,7 @@ import numpy as np
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
-from torchgrad_jax.operators.kernels import normals, twister
+from torchgrad_jax.operators.kernels import drawing, normals, rounded, twister
 from torchgrad_jax.runtime.user_code import warn_user
 
 Shape = tuple[int, ...]
@@ -70,6 +70,8 @@ def acc_dtype(dtype: np.dtype) -> np.dtype:
 
 def finish(x: np.ndarray, dtype: np.dtype, shape: Shape) -> np.ndarray:
     """`x` in `dtype` and `shape`; what a narrow dtype cannot hold becomes infinite, as in PyTorch."""
+    if x.dtype == dtype:
+        return x.reshape(shape)
     with np.errstate(over="ignore", invalid="ignore"):
         # PyTorch reaches the 16-bit types by way of float32.
         x = x.astype(np.float32) if dtype in (_F16, _BF16) else x
@@ -91,43 +93,6 @@ def ordered(shape: Shape, order: Sequence[int] | None, sample: Callable[[Shape],
 # ---- exact arithmetic -----------------------------------------------------------------------------------------------
 
 
-def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-def _round_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a + b rounded to odd, so that one further rounding is the rounding of the exact sum."""
-    s, err = _two_sum(a, b)
-    even = (s.view(np.int64) & 1) == 0
-    toward = np.where(err > 0, np.inf, -np.inf)
-    return np.where((err != 0) & even, np.nextafter(s, toward), s)
-
-
-_PIECE = 1 << 15  # elements whose float64 stay in a processor's cache: all at once, 50 million take 4 s in place of 0.2
-
-
-def _fma32(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    """a * b + c in float32 with one rounding. Long samples are written over."""
-    if len(a) <= _PIECE:
-        return _fma32_of_piece(a, b, c)
-    for start in range(0, len(a), _PIECE):
-        a[start : start + _PIECE] = _fma32_of_piece(a[start : start + _PIECE], b, c)
-    return a
-
-
-def _fma32_of_piece(a: np.ndarray, b: float, c: float) -> np.ndarray:
-    # The product of two float32 is exact in float64.
-    product = a.astype(np.float64) * float(b)
-    s = product + float(c)
-    # The sum is rounded twice; that shows only where the first rounding ends halfway between two float32.
-    halfway = (s.view(np.int64) & 0x1FFFFFFF) == 0x10000000
-    if halfway.any():
-        s[halfway] = _round_odd_sum(product[halfway], np.asarray(c, np.float64))
-    return s.astype(np.float32)
-
-
 def _split(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Veltkamp's splitting of float64 into two halves of 26 bits."""
     t = a * 134217729.0
@@ -143,16 +108,19 @@ def _fma64(a: np.ndarray, b: float, c: float) -> np.ndarray:
     bh, bl = _split(np.asarray(b, np.float64))
     p = a * b
     pe = al * bl - (((p - ah * bh) - al * bh) - ah * bl)
-    uh, ul = _two_sum(np.asarray(c, np.float64), pe)
-    th, tl = _two_sum(p, uh)
-    return th + _round_odd_sum(tl, ul)
+    uh, ul = rounded.two_sum(np.asarray(c, np.float64), pe)
+    th, tl = rounded.two_sum(p, uh)
+    return th + rounded.round_odd_sum(tl, ul)
 
 
 def _scale_shift(a: np.ndarray, scale: Any, shift: Any) -> np.ndarray:
     """a * scale + shift, where nobody else has a, with the fused multiply-add that PyTorch's vectorised kernels compile to."""
     if scale == 1 and shift == 0:
         return a
-    return _fma64(a, float(scale), float(shift)) if a.dtype == _F64 else _fma32(a, scale, shift)
+    if a.dtype == _F64:
+        return _fma64(a, float(scale), float(shift))
+    drawing.scale(a, scale, shift)
+    return a
 
 
 # ---- uniform --------------------------------------------------------------------------------------------------------
@@ -173,8 +141,11 @@ def unit(g: Draws, n: int, acc: np.dtype) -> np.ndarray:
     return g.samples(twister.WIDE if acc == _F64 else twister.UNIT, n)
 
 
+_largest = functools.cache(lambda dtype: float(ml_dtypes.finfo(dtype).max))
+
+
 def _check_uniform_bounds(dtype: np.dtype, low: float, high: float) -> None:
-    top = float(ml_dtypes.finfo(dtype).max)
+    top = _largest(dtype)
     for what, value in (("from", low), ("to", high)):
         if not -top <= value <= top:
             raise RuntimeError(f"{what} is out of bounds for {_cpp_name(dtype)}")

@@ -27,6 +27,11 @@ def normals(uniform: Any, out: Any) -> None:
     box_muller.normals(uniform, out)
 
 
+def scale(values: Any, by: float, more: float) -> None:
+    """See `box_muller.scale`."""
+    box_muller.scale(values, by, more)
+
+
 def condition(weights: Any) -> int:
     """See `choosing.condition`."""
     return choosing.condition(weights)

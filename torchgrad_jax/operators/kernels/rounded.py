@@ -53,3 +53,37 @@ def mantissa(x: Any) -> Any:
 def exponent(x: Any) -> Any:
     """See `mantissa`."""
     return (np.frexp(x) if isinstance(x, np.ndarray) else jnp.frexp(x))[1]
+
+
+# ---------------------------------------------------------------------- exactly, of NumPy's arrays
+
+
+def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """a + b, and by how much it is rounded."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def round_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a + b rounded to odd, so that one further rounding is the rounding of the exact sum."""
+    s, err = two_sum(a, b)
+    even = (s.view(np.int64) & 1) == 0
+    toward = np.where(err > 0, np.inf, -np.inf)
+    return np.where((err != 0) & even, np.nextafter(s, toward), s)
+
+
+_PIECE = 1 << 15  # elements whose float64 stay in a processor's cache: all at once, 50 million take 4 s in place of 0.2
+
+
+def fuse(a: np.ndarray, b: float, c: float) -> None:
+    """Write a * b + c over float32 numbers, rounded once."""
+    for start in range(0, len(a), _PIECE):
+        piece = a[start : start + _PIECE]
+        product = piece.astype(np.float64) * float(b)  # exact
+        s = product + float(c)
+        # The sum is rounded twice; that shows only where the first rounding ends halfway between two float32.
+        halfway = (s.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+        if halfway.any():
+            s[halfway] = round_odd_sum(product[halfway], np.asarray(c, np.float64))
+        piece[...] = s
