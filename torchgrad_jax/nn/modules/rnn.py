@@ -111,8 +111,11 @@ class RNNBase(Module):
 
     def _weights_have_changed(self) -> bool:
         """Whether an attribute is another tensor than the one that was put into the list."""
+        parameters, own = self._parameters, self.__dict__
         for name, known in zip(self._flat_weights_names, self._flat_weight_refs, strict=True):
-            weight = getattr(self, name, None)
+            weight = parameters.get(name)
+            if weight is None or name in own:  # a parametrization's, or what functional calls put in its place
+                weight = getattr(self, name, None)
             if weight is not None and known is not None and known() is not weight:
                 return True
         return False
