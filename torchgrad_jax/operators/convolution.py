@@ -45,7 +45,7 @@ def _lowering(x: Any, w: Any, stride: Ints, dilation: Ints, groups: int) -> str:
 
 
 def _in_groups(x: Any, w: Any, *, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> list[Any]:
-    """What the loop of C's computes of convolutions in groups of channels: see `how_of_groups`."""
+    """What the loop of C's computes of convolutions in groups of channels, one or more: see `how_of_groups`."""
     if of == 0:
         return [_correlated(x, w, stride, padding, dilation, groups)]
     if of == 1:
@@ -56,9 +56,9 @@ def _in_groups(x: Any, w: Any, *, of: int, kernel: Ints, stride: Ints, padding: 
 _GROUPED = primitives.primitive("grouped_convolution", _in_groups, primitives.Loop(CONVOLUTION, how_of_groups, lambda *avals, shape, **how: [shape]))
 
 
-def _has_loop(x: Any, w: Any, kernel: Ints, groups: int) -> bool:
-    """Whether the loop knows these: of images or lines, in groups of channels. Others are told apart by `baseline.convolutions.fits_loops`."""
-    fits = groups > 1 and len(kernel) < 3 and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
+def _has_loop(x: Any, w: Any, dilation: Ints, groups: int) -> bool:
+    """Whether the loop is for these: of images or lines, in groups of channels or dilated. Others are found by `baseline.convolutions.fits_loops`."""
+    fits = (groups > 1 or max(dilation) > 1) and len(dilation) < 3 and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
     return fits and has_loops() and primitives.has(CONVOLUTION)
 
 
@@ -71,7 +71,7 @@ def _by_loop(of: int, x: Any, y: Any, kernel: Ints, stride: Ints, padding: Ints,
 def correlate(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     """The cross-correlation of x (N, C, *) with w (O, C / groups, *)."""
     shape = (x.shape[0], w.shape[0], *output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation))
-    if _has_loop(x, w, w.shape[2:], groups) and 0 not in shape:
+    if _has_loop(x, w, dilation, groups) and 0 not in shape:
         return _by_loop(0, x, w, w.shape[2:], stride, padding, dilation, groups, shape)
     return _correlated(x, w, stride, padding, dilation, groups)
 
@@ -152,7 +152,7 @@ def correlate_input_grad(grad: Any, w: Any, shape: Ints, stride: Ints, padding: 
     """The transpose of `correlate` in its first argument, of shape `shape`."""
     if not grad.size or not w.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    if _has_loop(grad, w, w.shape[2:], groups):
+    if _has_loop(grad, w, dilation, groups):
         return _by_loop(1, grad, w, w.shape[2:], stride, padding, dilation, groups, shape)
     return _of_input(grad, w, shape, stride, padding, dilation, groups)
 
@@ -205,7 +205,7 @@ def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding:
     """The transpose of `correlate` in its second argument, of shape `shape`."""
     if not grad.size or not x.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    if _has_loop(x, grad, shape[2:], groups):
+    if _has_loop(x, grad, dilation, groups):
         return _by_loop(2, x, grad, shape[2:], stride, padding, dilation, groups, shape)
     return _of_weight(grad, x, shape, stride, padding, dilation, groups)
 
