@@ -1,4 +1,5 @@
-"""Convolutions in groups of channels, and dilated ones, by loops of C's: what they are of double precision, interpreted and compiled, and whatever transforms them."""
+"""Convolutions in groups of channels, and dilated ones, by loops of C's: what they are of double precision, interpreted and compiled, and whatever
+transforms them."""
 
 from __future__ import annotations
 

@@ -26,15 +26,16 @@ MODULES = (
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
     "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/fields", "core/saved",
-    "core/op_node", "core/dispatch", "core/history", "core/before_write",
-    "core/order", "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
+    "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order",
+    "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
     "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced", "lifting/purity",
     "operators/kernels/drawing",
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
-    "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing", "runtime/native/sampling",
+    "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
+    "runtime/native/rowwise", "runtime/native/sampling",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip

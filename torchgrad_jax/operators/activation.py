@@ -19,6 +19,8 @@ from torchgrad_jax.declaration.converting import is_half, rounded, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing, unsupported
+from torchgrad_jax.operators.kernels import rowwise
+from torchgrad_jax.runtime.baseline import loops
 
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -343,8 +345,19 @@ def _shifted(x: Any, dim: int) -> Any:
     return x - lax.stop_gradient(largest)
 
 
+def _has_loop(dim: int, *arrays: Any) -> bool:
+    x = arrays[0]
+    return x.ndim > 0 and dim % x.ndim == x.ndim - 1 and rowwise.knows(*arrays)
+
+
 def _softmax(x: Any, dim: int) -> Any:
     """exp(self) over its sum along `dim`."""
+    if _has_loop(dim, x):
+        return rowwise.by_rows(loops.SOFTMAX, x, length=x.shape[-1])[0]
+    return _said_softmax(x, dim)
+
+
+def _said_softmax(x: Any, dim: int) -> Any:
     if not x.size:  # of any dtype
         return x
     e = lax.exp(_shifted(x, dim))
@@ -352,6 +365,12 @@ def _softmax(x: Any, dim: int) -> Any:
 
 
 def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
+    if _has_loop(dim, grad, result):
+        return rowwise.by_rows(loops.SOFTMAX_GRAD, grad, result, length=result.shape[-1])[0]
+    return _said_softmax_grad(grad, result, dim)
+
+
+def _said_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     y, g = wide(result), wide(grad)
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
@@ -361,6 +380,12 @@ _declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"sel
 
 def _log_softmax(x: Any, dim: int) -> Any:
     """self minus the logarithm of the sum of exp(self) along `dim`."""
+    if _has_loop(dim, x):
+        return rowwise.by_rows(loops.LOG_SOFTMAX, x, length=x.shape[-1])[0]
+    return _said_log_softmax(x, dim)
+
+
+def _said_log_softmax(x: Any, dim: int) -> Any:
     if not x.size:  # of any dtype
         return x
     shifted = _shifted(wide(x), dim)
@@ -371,8 +396,21 @@ def _log_softmax(x: Any, dim: int) -> Any:
 
 
 def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
+    if _has_loop(dim, grad, result):
+        return rowwise.by_rows(loops.LOG_SOFTMAX_GRAD, grad, result, length=result.shape[-1])[0]
+    return _said_log_softmax_grad(grad, result, dim)
+
+
+def _said_log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     y, g = wide(result), wide(grad)
     return g - lax.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=True)
+
+
+for _of, _said in (
+    (loops.SOFTMAX, _said_softmax), (loops.LOG_SOFTMAX, _said_log_softmax), (loops.SOFTMAX_GRAD, _said_softmax_grad),
+    (loops.LOG_SOFTMAX_GRAD, _said_log_softmax_grad),
+):  # fmt: skip
+    rowwise.said(_of, lambda *arrays, length, eps, said=_said: [said(*arrays, -1)], lambda shape, length: [shape])
 
 
 op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),

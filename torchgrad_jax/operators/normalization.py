@@ -7,6 +7,7 @@ gradients of mean and rstd, which only a second derivative has, join the two mea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +18,10 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
-from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import floating_only
+from torchgrad_jax.operators.kernels import rowwise
+from torchgrad_jax.runtime.baseline import loops
 
 _RESULTS = ("result0", "result1", "result2")
 
@@ -82,21 +85,79 @@ def _last(x: Any, normalized_shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(x.ndim - len(normalized_shape), x.ndim))
 
 
-def _layer_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, normalized_shape: Any, grad1: Any, grad2: Any) -> Any:
-    g = wide(grad0) if weight is None else wide(grad0) * wide(weight)
-    return _standardized_grad(g, (wide(input) - result1) * result2, result2, _last(input, normalized_shape), grad1, grad2)
+def _layer_norm_grads(
+    grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any, bias: Any, normalized_shape: Any,
+) -> dict[str, Any]:  # fmt: skip
+    statistics = result1, result2
+    if grad0 is None:
+        grad0 = jnp.zeros_like(input)
+    found: dict[str, Any] = {}
+    if grad1 is grad2 is None and rowwise.knows(grad0, input, *statistics, weight):
+        how = {"length": int(np.prod(normalized_shape, dtype=np.int64)), "parameters": int(weight is not None)}
+        parameters = () if weight is None else (weight,)
+        found["input"] = rowwise.by_rows(loops.LAYER_GRAD, grad0, input, *statistics, *parameters, **how)[0]
+        found["weight"] = rowwise.by_rows(loops.LAYER_WEIGHT, grad0, input, *statistics, **how)[0].reshape(normalized_shape)
+    else:
+        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
+        found["input"] = _said_layer_grad(grad0, input, *statistics, weight, normalized_shape, grad1, grad2)
+        found["weight"] = _said_layer_weight(grad0, input, *statistics)
+    found["bias"] = wide(grad0)
+    return found
+
+
+def _said_layer_grad(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, shape: tuple[int, ...], grad_mean: Any, grad_rstd: Any) -> Any:
+    g = wide(g) if weight is None else wide(g) * wide(weight)
+    return _standardized_grad(g, (wide(x) - mean) * rstd, rstd, _last(x, shape), grad_mean, grad_rstd)
+
+
+def _said_layer_weight(g: Any, x: Any, mean: Any, rstd: Any) -> Any:
+    return wide(g) * ((wide(x) - mean) * rstd)
 
 
 @op("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)", method=False, toplevel=False,
     results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"), shows=("input", "weight", "bias"),
-    grads={"input": _layer_norm_grad,
-           "weight": lambda grad0, input, result1, result2: wide(grad0) * ((wide(input) - result1) * result2),
-           "bias": lambda grad0, bias: wide(grad0)})  # fmt: skip
+    grads={name: Together(_layer_norm_grads, name) for name in ("input", "weight", "bias")})  # fmt: skip
 def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
     """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""
+    if (weight is not None or bias is None) and rowwise.knows(x, weight, bias):
+        given = [a for a in (x, weight, bias) if a is not None]
+        length = int(np.prod(normalized_shape, dtype=np.int64))
+        return tuple(rowwise.by_rows(loops.LAYER, *given, length=length, eps=eps, parameters=(0, 1, 3)[len(given) - 1]))
+    return _said_layer_norm(x, weight, bias, normalized_shape, eps)
+
+
+def _said_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
     y, mean, rstd, _ = _standardized(wide(x), _last(x, normalized_shape), eps)
     y = y if weight is None else y * wide(weight)
     return (y if bias is None else y + wide(bias)).astype(x.dtype), *_kept((mean, rstd), x, weight, bias)
+
+
+def _dims_of(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
+    """The last dimensions that have so many elements together; of size 1 as many as can be."""
+    first = next(i for i in range(len(shape) + 1) if math.prod(shape[i:]) == length)
+    return shape[first:]
+
+
+def _said_of_layers() -> None:
+    def kept(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
+        return (*shape[: len(shape) - len(_dims_of(shape, length))], *(1,) * len(_dims_of(shape, length)))
+
+    def layer(x: Any, weight: Any = None, bias: Any = None, *, length: int, eps: float) -> list[Any]:
+        return list(_said_layer_norm(x, weight, bias, _dims_of(x.shape, length), eps))
+
+    def grad(g: Any, x: Any, mean: Any, rstd: Any, weight: Any = None, *, length: int, eps: float) -> list[Any]:
+        zeros = jnp.zeros_like(mean)
+        return [_said_layer_grad(g, x, mean, rstd, weight, _dims_of(x.shape, length), zeros, zeros)]
+
+    def of_weight(g: Any, x: Any, mean: Any, rstd: Any, *, length: int, eps: float) -> list[Any]:
+        return [jnp.sum(_said_layer_weight(g, x, mean, rstd).reshape(-1, length), 0)]
+
+    rowwise.said(loops.LAYER, layer, lambda shape, length: [shape, kept(shape, length), kept(shape, length)])
+    rowwise.said(loops.LAYER_GRAD, grad, lambda shape, length: [shape])
+    rowwise.said(loops.LAYER_WEIGHT, of_weight, lambda shape, length: [(length,)])
+
+
+_said_of_layers()
 
 
 # ---------------------------------------------------------------------- over groups of channels

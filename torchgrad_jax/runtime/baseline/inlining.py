@@ -80,7 +80,10 @@ def is_native(eqn: Any) -> bool:
     """Whether the interpreter and XLA's programs call the same function of C's for it."""
     if eqn.primitive.name == "dot_general":
         return multiplies_natively(eqn.outvars[0].aval.dtype)
-    return fits_loops(eqn) and has_loops()
+    return eqn.primitive.name in _BY_LOOPS or (fits_loops(eqn) and has_loops())
+
+
+_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "lstm_steps", "lstm_steps_grad", "max_pool", "max_pool_grad", "rowwise"))
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

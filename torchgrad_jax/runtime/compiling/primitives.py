@@ -1,5 +1,5 @@
 """Primitives of JAX's for what XLA's CPU compiler is slow at and a loop of C's is not: the largest elements of windows, images at
-points, an LSTM's steps.
+points, softmax and standardization of rows, an LSTM's steps.
 
 A program on a CPU has a foreign function in the place of each, and the interpreter calls the loop. Elsewhere, in what users trace, and where they are
 differentiated, they are what jax.numpy says: a foreign function could not be exported.
@@ -24,11 +24,13 @@ from torchgrad_jax.runtime.compiling.foreign import knows
 
 class Loop(NamedTuple):
     """A loop of C's: the foreign function that it is for XLA; and of operands of such avals, under such parameters, what it is told and the shapes of
-    its results, which have the first operand's dtype."""
+    its results, which have the first operand's dtype. least: of how many elements on it is the quicker one for XLA, too, which else joins what
+    jax.numpy says with what is around it."""
 
     target: str
     how: Callable[..., np.ndarray]
     shapes: Callable[..., list[tuple[int, ...]]]
+    least: int = 0
 
 
 _loops: dict[Any, Loop] = {}
@@ -76,13 +78,18 @@ def by_foreign(closed: Any) -> Any:
 
 
 def _has_any(jaxpr: Any) -> bool:
-    return any([eqn.primitive in _loops or any(map(_has_any, jaxprs_in(eqn))) for eqn in jaxpr.eqns])
+    return any([_is_foreign(eqn) or any(map(_has_any, jaxprs_in(eqn))) for eqn in jaxpr.eqns])
+
+
+def _is_foreign(eqn: Any) -> bool:
+    loop = _loops.get(eqn.primitive)
+    return loop is not None and eqn.invars[0].aval.size >= loop.least
 
 
 def _rewritten(jaxpr: Any) -> Any:
     eqns = []
     for eqn in jaxpr.eqns:
-        if eqn.primitive in _loops:
+        if _is_foreign(eqn):
             loop, avals = _loops[eqn.primitive], [v.aval for v in eqn.invars]
             call = jax.ffi.ffi_call(loop.target, [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
             made = calling(partial(call, how=loop.how(*avals, **eqn.params)), avals).jaxpr.eqns[0]

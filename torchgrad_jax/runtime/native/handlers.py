@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, sampling, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, rowwise, sampling, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -74,6 +74,16 @@ def sampler(minor: int) -> Any:
 def sample(image: Any, grid: Any, grad: Any, out: Any, how: Any) -> bool:
     """See `sampling.sample`."""
     return sampling.sample(image, grid, grad, out, how)
+
+
+def row_handler(minor: int) -> Any:
+    """See `rowwise.handler`."""
+    return rowwise.handler(minor)
+
+
+def by_rows(given: Any, made: Any, how: Any) -> bool:
+    """See `rowwise.by_rows`."""
+    return rowwise.by_rows(given, made, how)
 
 
 def recurrer(minor: int) -> Any:

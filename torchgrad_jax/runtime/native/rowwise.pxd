@@ -1,0 +1,197 @@
+from cpython.pycapsule cimport PyCapsule_New
+
+from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
+
+# Softmax of rows, their standardization, and the gradients of both, float32: a row is read from memory once, as it stays in the cache for what is done to it
+# again. Sums are of TJ_SUMS elements at once, so that they are the more exact and many are added at once.
+cdef extern from *:
+    """
+    #include "torchgrad_jax/runtime/native/functions.h"
+    enum { TJ_SUMS = 32, TJ_OF_ROWS = 1 << 13, TJ_ROWS_ALONE = 1 << 14, TJ_OF_COLUMNS = 64 };
+    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT };
+    typedef struct {
+        const float* given[5];
+        float* made[3];
+        int64_t rows, n, together;
+        int of, weight, bias;
+        float eps;
+    } tj_rowwise;
+
+    #define TJ_SUM_OF(term)                                                                                                      \\
+        float lanes[TJ_SUMS] = {0};                                                                                              \\
+        int64_t i, whole = n / TJ_SUMS * TJ_SUMS;                                                                                \\
+        int k;                                                                                                                   \\
+        for (i = 0; i < whole; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { int64_t j = i + k; lanes[k] += (term); } }        \\
+        for (k = 0; i + k < n; k++) { int64_t j = i + k; lanes[k] += (term); }                                                   \\
+        for (k = TJ_SUMS / 2; k > 0; k /= 2) { for (i = 0; i < k; i++) { lanes[i] += lanes[i + k]; } }                           \\
+        return lanes[0];
+    TJ_INLINE float tj_sum_of_exp(const float* TJ_ONLY x, float most, float* TJ_ONLY y, int64_t n) { TJ_SUM_OF(y[j] = tj_exp(x[j] - most)) }
+    TJ_INLINE float tj_sum_of_exp_alone(const float* x, float most, int64_t n) { TJ_SUM_OF(tj_exp(x[j] - most)) }
+    TJ_INLINE float tj_sum_of(const float* x, int64_t n) { TJ_SUM_OF(x[j]) }
+    TJ_INLINE float tj_sum_of_products(const float* x, const float* y, int64_t n) { TJ_SUM_OF(x[j] * y[j]) }
+    TJ_INLINE float tj_sum_of_squares(const float* x, float mean, int64_t n) { TJ_SUM_OF((x[j] - mean) * (x[j] - mean)) }
+    TJ_INLINE float tj_sum_weighed(const float* g, const float* w, int64_t n) { TJ_SUM_OF(g[j] * w[j]) }
+    TJ_INLINE float tj_sum_standardized(const float* g, const float* x, float mean, float rstd, int64_t n) { TJ_SUM_OF(g[j] * ((x[j] - mean) * rstd)) }
+    TJ_INLINE float tj_sum_both(const float* g, const float* w, const float* x, float mean, float rstd, int64_t n) {
+        TJ_SUM_OF(g[j] * w[j] * ((x[j] - mean) * rstd))
+    }
+    #undef TJ_SUM_OF
+    TJ_INLINE float tj_most_of(const float* x, int64_t n) {
+        float lanes[TJ_SUMS], most;
+        int64_t i;
+        int k;
+        for (k = 0; k < TJ_SUMS; k++) { lanes[k] = k < n ? x[k] : x[0]; }
+        for (i = 0; i + TJ_SUMS <= n; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k]; } }
+        for (k = 0; i + k < n; k++) { lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k]; }
+        for (most = lanes[0], k = 1; k < TJ_SUMS; k++) { most = lanes[k] > most ? lanes[k] : most; }
+        return most;
+    }
+    /* What is no number is so for the whole row: by the sum. */
+    TJ_INLINE void tj_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
+        float sum = tj_sum_of_exp(x, tj_most_of(x, n), y, n);
+        int64_t j;
+        for (j = 0; j < n; j++) { y[j] /= sum; }
+    }
+    TJ_INLINE void tj_log_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
+        float most = tj_most_of(x, n), log = logf(tj_sum_of_exp_alone(x, most, n));
+        int64_t j;
+        for (j = 0; j < n; j++) { y[j] = x[j] - most - log; }
+    }
+    TJ_INLINE void tj_softmax_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY y, float* TJ_ONLY out, int64_t n) {
+        float sum = tj_sum_of_products(g, y, n);
+        int64_t j;
+        for (j = 0; j < n; j++) { out[j] = y[j] * (g[j] - sum); }
+    }
+    TJ_INLINE void tj_log_softmax_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY y, float* TJ_ONLY out, int64_t n) {
+        float sum = tj_sum_of(g, n);
+        int64_t j;
+        for (j = 0; j < n; j++) { out[j] = g[j] - tj_exp(y[j]) * sum; }
+    }
+    TJ_INLINE void tj_layer_row(const float* TJ_ONLY x, const float* TJ_ONLY w, const float* TJ_ONLY b, float eps, float* TJ_ONLY y, float* mean,
+                                float* rstd, int64_t n) {
+        float centre = tj_sum_of(x, n) * (1 / (float)n), scale = 1 / sqrtf(tj_sum_of_squares(x, centre, n) * (1 / (float)n) + eps);
+        int64_t j;
+        if (w && b) { for (j = 0; j < n; j++) { y[j] = (x[j] - centre) * scale * w[j] + b[j]; } }
+        else if (w) { for (j = 0; j < n; j++) { y[j] = (x[j] - centre) * scale * w[j]; } }
+        else { for (j = 0; j < n; j++) { y[j] = (x[j] - centre) * scale; } }
+        *mean = centre;
+        *rstd = scale;
+    }
+    TJ_INLINE void tj_layer_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY x, float mean, float rstd, const float* TJ_ONLY w, float* TJ_ONLY out,
+                                     int64_t n) {
+        float first = (w ? tj_sum_weighed(g, w, n) : tj_sum_of(g, n)) / (float)n;
+        float second = (w ? tj_sum_both(g, w, x, mean, rstd, n) : tj_sum_standardized(g, x, mean, rstd, n)) / (float)n;
+        int64_t j;
+        if (w) { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] * w[j] - first - (x[j] - mean) * rstd * second); } }
+        else { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] - first - (x[j] - mean) * rstd * second); } }
+    }
+    #define TJ_EACH_ROW(name, row) \\
+        TJ_CLONES static void name(const tj_rowwise* r, int64_t at, int64_t end, int64_t n) { for (; at < end; at++) { row; } }
+    #define TJ_ROW_OF(array) (array + at * n)
+    TJ_EACH_ROW(tj_softmax_rows, tj_softmax_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_log_softmax_rows, tj_log_softmax_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_softmax_grad_rows, tj_softmax_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_log_softmax_grad_rows, tj_log_softmax_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_layer_rows, tj_layer_row(TJ_ROW_OF(r->given[0]), r->weight ? r->given[1] : 0, r->bias ? r->given[2] : 0, r->eps,
+                                            TJ_ROW_OF(r->made[0]), r->made[1] + at, r->made[2] + at, n))
+    TJ_EACH_ROW(tj_layer_grad_rows, tj_layer_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), r->given[2][at], r->given[3][at],
+                                                      r->weight ? r->given[4] : 0, TJ_ROW_OF(r->made[0]), n))
+    #undef TJ_EACH_ROW
+    #undef TJ_ROW_OF
+    static void tj_row_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_rowwise* r = (const tj_rowwise*)work;
+        int64_t at = piece * r->together, end = at + r->together < r->rows ? at + r->together : r->rows;
+        (void)hand;
+        switch (r->of) {
+            case TJ_SOFTMAX: tj_softmax_rows(r, at, end, r->n); break;
+            case TJ_LOG_SOFTMAX: tj_log_softmax_rows(r, at, end, r->n); break;
+            case TJ_SOFTMAX_GRAD: tj_softmax_grad_rows(r, at, end, r->n); break;
+            case TJ_LOG_SOFTMAX_GRAD: tj_log_softmax_grad_rows(r, at, end, r->n); break;
+            case TJ_LAYER: tj_layer_rows(r, at, end, r->n); break;
+            default: tj_layer_grad_rows(r, at, end, r->n);
+        }
+    }
+    /* The gradient of a weight: some columns' sums over all rows, 64 rows at a time, of g * (x - mean) * rstd. */
+    TJ_CLONES static void tj_layer_weight(const tj_rowwise* r, int64_t first, int64_t count) {
+        const float *g = r->given[0] + first, *x = r->given[1] + first;
+        float whole[TJ_OF_COLUMNS] = {0};
+        int64_t row, end, j;
+        for (row = 0; row < r->rows;) {
+            float part[TJ_OF_COLUMNS] = {0};
+            for (end = row + 64 < r->rows ? row + 64 : r->rows; row < end; row++) {
+                const float *grads = g + row * r->n, *values = x + row * r->n;
+                float mean = r->given[2][row], rstd = r->given[3][row];
+                for (j = 0; j < count; j++) { part[j] += grads[j] * ((values[j] - mean) * rstd); }
+            }
+            for (j = 0; j < count; j++) { whole[j] += part[j]; }
+        }
+        memcpy(r->made[0] + first, whole, (size_t)(count * 4));
+    }
+    static void tj_column_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_rowwise* r = (const tj_rowwise*)work;
+        int64_t first = piece * TJ_OF_COLUMNS;
+        (void)hand;
+        tj_layer_weight(r, first, r->n - first < TJ_OF_COLUMNS ? r->n - first : TJ_OF_COLUMNS);
+    }
+    /* how: what is asked for, the rows and their length, the bits of eps, and whether there is a weight (1) and a bias (2). */
+    static void tj_by_rows(const tj_call* call, tj_rowwise* r, const int64_t* how) {
+        uint32_t bits = (uint32_t)how[3];
+        int alone = how[1] * how[2] < TJ_ROWS_ALONE;
+        r->of = (int)how[0];
+        r->rows = how[1];
+        r->n = how[2];
+        memcpy(&r->eps, &bits, 4);
+        r->weight = (int)(how[4] & 1);
+        r->bias = (int)(how[4] >> 1);
+        r->together = tj_pieces(TJ_OF_ROWS, r->n);
+        if (r->of == TJ_LAYER_WEIGHT) { tj_do(call, tj_column_piece, r, tj_pieces(r->n, TJ_OF_COLUMNS), alone); }
+        else { tj_do(call, tj_row_piece, r, tj_pieces(r->rows, r->together), alone); }
+    }
+    static int tj_rowwise_minor;
+    static void* tj_by_rows_for_xla(tj_call* call) {
+        tj_rowwise r;
+        int64_t i;
+        if (tj_is_asked(call, tj_rowwise_minor)) { return 0; }
+        for (i = 0; i < call->operands.count && i < 5; i++) { r.given[i] = (const float*)((const tj_buffer*)call->operands.items[i])->data; }
+        for (i = 0; i < call->results.count && i < 3; i++) { r.made[i] = (float*)((const tj_buffer*)call->results.items[i])->data; }
+        tj_by_rows(call, &r, (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values);
+        return 0;
+    }
+    static void* tj_row_handler(int minor) {
+        tj_rowwise_minor = minor;
+        return (void*)&tj_by_rows_for_xla;
+    }
+    /* For the interpreter, which lets go of Python's lock meanwhile where that is longer. */
+    static void tj_by_rows_here(const Py_buffer* arrays, int given, int made) {
+        tj_rowwise r;
+        const int64_t* how = (const int64_t*)arrays[given + made].buf;
+        int i;
+        for (i = 0; i < given; i++) { r.given[i] = (const float*)arrays[i].buf; }
+        for (i = 0; i < made; i++) { r.made[i] = (float*)arrays[given + i].buf; }
+        if (how[1] * how[2] < TJ_ROWS_ALONE) {
+            tj_by_rows(0, &r, how);
+            return;
+        }
+        Py_BEGIN_ALLOW_THREADS
+        tj_by_rows(0, &r, how);
+        Py_END_ALLOW_THREADS
+    }
+    """
+    void* tj_row_handler(int minor) noexcept
+    void tj_by_rows_here(Py_buffer* arrays, int given, int made) noexcept
+
+
+cdef inline object handler(int minor):
+    return PyCapsule_New(tj_row_handler(minor), NULL, NULL)
+
+
+cdef inline bint by_rows(object given, object made, object how) except *:
+    cdef Buffers arrays
+    arrays.held = 0
+    try:
+        hold(&arrays, (*given, *made, how), len(given))
+        tj_by_rows_here(&arrays.views[0], len(given), len(made))
+        return True
+    finally:
+        let_go(&arrays)
