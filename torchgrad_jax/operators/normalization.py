@@ -180,10 +180,20 @@ def _group_xhat(input: Any, result1: Any, result2: Any, group: int) -> Any:
     return (_grouped(input, group) - result1[:, :, None]) * result2[:, :, None]
 
 
-def _group_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, group: Any, grad1: Any, grad2: Any) -> Any:
+def _group_norm_grads(
+    grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any, group: Any,
+) -> dict[str, Any]:  # fmt: skip
+    statistics = result1, result2
+    if grad0 is None:
+        grad0 = jnp.zeros_like(input)
     g = _grouped(grad0 if weight is None else wide(grad0) * _of_channels(weight, grad0.ndim), group)
-    xhat = _group_xhat(input, result1, result2, group)
-    return lax.reshape(_standardized_grad(g, xhat, result2[:, :, None], (2,), grad1[:, :, None], grad2[:, :, None]), input.shape)
+    if grad1 is grad2 is None and rowwise.knows(g, input, *statistics, weight):
+        found = rowwise.by_rows(loops.LAYER_GRAD, g, _grouped(input, group), *statistics, length=g.shape[2])[0]
+    else:
+        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
+        xhat = _group_xhat(input, result1, result2, group)
+        found = _standardized_grad(g, xhat, result2[:, :, None], (2,), grad1[:, :, None], grad2[:, :, None])
+    return {"input": lax.reshape(found, input.shape)}
 
 
 def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, group: Any) -> Any:
@@ -193,11 +203,15 @@ def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, 
 @op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE, shows=("input", "weight"),
     method=False, toplevel=False, results=_RESULTS,
     validate=_check_parameters("GroupNormKernelImpl"),
-    grads={"input": _group_norm_grad, "weight": _group_norm_weight_grad,
+    grads={"input": Together(_group_norm_grads, "input"), "weight": _group_norm_weight_grad,
            "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))}, attributes="eps")  # fmt: skip
 def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
     """Each group of channels of each sample brought to mean 0 and variance 1, scaled and shifted by channel; mean; reciprocal deviation."""
-    y, mean, rstd, _ = _standardized(_grouped(x, group), (2,), eps)
+    rows = _grouped(x, group)
+    if rowwise.knows(x, weight, bias):
+        y, mean, rstd = rowwise.by_rows(loops.LAYER, rows, length=rows.shape[2], eps=eps)
+    else:
+        y, mean, rstd, _ = _standardized(rows, (2,), eps)
     y = lax.reshape(y, x.shape)
     y = y if weight is None else y * _of_channels(weight, x.ndim)
     y = y if bias is None else y + _of_channels(bias, x.ndim)
