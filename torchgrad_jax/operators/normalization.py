@@ -193,18 +193,15 @@ def _group_norm_grads(
         grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
         xhat = _group_xhat(input, result1, result2, group)
         found = _standardized_grad(g, xhat, result2[:, :, None], (2,), grad1[:, :, None], grad2[:, :, None])
-    return {"input": lax.reshape(found, input.shape)}
-
-
-def _group_norm_weight_grad(grad0: Any, input: Any, result1: Any, result2: Any, group: Any) -> Any:
-    return lax.reduce_sum(wide(grad0) * lax.reshape(_group_xhat(input, result1, result2, group), input.shape), _not_channels(input.ndim))
+    xhat = lax.reshape(_group_xhat(input, *statistics, group), input.shape)
+    parameters = {"weight": wide(grad0) * xhat, "bias": wide(grad0)}
+    return {"input": lax.reshape(found, input.shape), **{n: lax.reduce_sum(p, _not_channels(input.ndim)) for n, p in parameters.items()}}
 
 
 @op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE, shows=("input", "weight"),
     method=False, toplevel=False, results=_RESULTS,
     validate=_check_parameters("GroupNormKernelImpl"),
-    grads={"input": Together(_group_norm_grads, "input"), "weight": _group_norm_weight_grad,
-           "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))}, attributes="eps")  # fmt: skip
+    grads={name: Together(_group_norm_grads, name) for name in ("input", "weight", "bias")}, attributes="eps")  # fmt: skip
 def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
     """Each group of channels of each sample brought to mean 0 and variance 1, scaled and shifted by channel; mean; reciprocal deviation."""
     rows = _grouped(x, group)
