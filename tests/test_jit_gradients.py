@@ -74,3 +74,23 @@ def test_a_write_outdates_what_was_saved(written):
                 y[0].sum().backward()
                 found.append([round(g, 4) for g in w.grad.tolist()])
     assert all(f == found[0] for f in found)
+
+
+def test_what_is_written_in_place_in_a_transform_within_keeps_what_it_was():
+    """The old content, which is saved, belongs to the transform: in a compiled function, too."""
+
+    def function(x):
+        y = torch.zeros(5)
+        y[1:4].copy_(x * x)
+        y.mul_(y + 1)
+        return y
+
+    def pulled(x):
+        return torch.func.vjp(function, x)[1](torch.arange(5.0))[0]
+
+    x = torch.tensor([1.0, -2.0, 3.0])
+    expected = torch.tensor([1.0, 2.0, 3.0]) * (4 * x**3 + 2 * x)
+    assert torch.allclose(pulled(x), expected)
+    compiled = torch.jit(pulled)
+    for _ in range(3):
+        assert torch.allclose(compiled(x), expected)

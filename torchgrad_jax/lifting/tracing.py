@@ -417,7 +417,7 @@ class TraceRecorder(Recorder, Watch):
 
     def alias(self, value: Value) -> Value:
         """See Recorder."""
-        if self.given_up or value.epoch is self.epoch and value.slot >= 0:
+        if self.given_up or isinstance(value.array, Lifted) or value.epoch is self.epoch and value.slot >= 0:
             return super().alias(value)
         twin = Value()
         twin.aval, twin.array, twin.counter, twin.version = value.aval, None, None, 0

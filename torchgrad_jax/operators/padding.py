@@ -13,6 +13,7 @@ from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
+from torchgrad_jax.operators.resampling import Taps
 
 Ints = tuple[int, ...]
 
@@ -49,14 +50,27 @@ def _pad_by_index(x: Any, pad: Ints, mode: str) -> Any:
         axis = x.ndim - 1 - i
         n, before, after = x.shape[axis], pad[2 * i], pad[2 * i + 1]
         if before or after:
-            x = jnp.take(x, _source(n, before, after, mode), axis=axis, mode="clip")
+            x = _taps(n, before, after, mode).apply(x, axis)
     return x
+
+
+def _taps(n: int, before: int, after: int, mode: str) -> Taps:
+    return Taps(_source(n, before, after, mode)[:, None], None, None, n)
+
+
+def _pad_by_index_back(grad: Any, shape: Ints, pad: Ints, mode: str) -> Any:
+    for i in reversed(range(len(pad) // 2)):
+        axis = len(shape) - 1 - i
+        before, after = pad[2 * i], pad[2 * i + 1]
+        if before or after:
+            grad = _taps(shape[axis], before, after, mode).transposed().apply(grad, axis)
+    return grad
 
 
 for _dims in (1, 2, 3):
     for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
-        op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, method=False,
-           toplevel=False, validate=None if _mode == "circular" else refusing(f"{_name.lower()}_pad{_dims}d", "b"),
+        op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, transpose=_pad_by_index_back,
+           method=False, toplevel=False, validate=None if _mode == "circular" else refusing(f"{_name.lower()}_pad{_dims}d", "b"),
            keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
 
 

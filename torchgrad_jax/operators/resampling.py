@@ -18,10 +18,29 @@ from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline.loops import how_of_taps
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import TAPS
 
 Ints = tuple[int, ...]
 # Sums of more elements are products with a matrix nevertheless: one operation for each element takes too long to compile.
 MOST_TAPS = 64
+
+
+class _Held:
+    """Taps, as what a primitive is told: told from others by being the same."""
+
+    __slots__ = ("index", "weight", "there", "said")
+
+    def __init__(self, taps: Taps) -> None:
+        self.index, self.weight, self.there, self.said = taps.index, taps.weight, taps.there, taps._said
+
+
+def _shapes(x: Any, *, taps: _Held, axis: int) -> list[Ints]:
+    return [(*x.shape[:axis], len(taps.index), *x.shape[axis + 1 :])]
+
+
+_LOOP = primitives.primitive("resample", lambda x, taps, axis: [taps.said(x, axis)], primitives.Loop(TAPS, how_of_taps, _shapes))
 
 
 class Taps(NamedTuple):
@@ -50,6 +69,11 @@ class Taps(NamedTuple):
 
     def apply(self, x: Any, axis: int) -> Any:
         """`x` with these sums in the place of its dimension `axis`."""
+        if x.dtype == np.float32 and 0 not in (x.size, self.index.size) and primitives.has(TAPS):
+            return _LOOP.bind(x, taps=_Held(self), axis=axis % x.ndim)[0]
+        return self._said(x, axis)
+
+    def _said(self, x: Any, axis: int) -> Any:
         new, most = self.index.shape
         if most > MOST_TAPS:
             matrix, weight = np.zeros((self.size, new)), 1.0 if self.weight is None else self.weight

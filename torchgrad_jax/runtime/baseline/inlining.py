@@ -83,7 +83,7 @@ def is_native(eqn: Any) -> bool:
     return eqn.primitive.name in _BY_LOOPS or (fits_loops(eqn) and has_loops())
 
 
-_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "lstm_steps", "lstm_steps_grad", "max_pool", "max_pool_grad", "rowwise"))
+_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "resample", "rowwise"))
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

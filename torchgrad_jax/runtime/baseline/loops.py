@@ -1,5 +1,5 @@
-"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, softmax and
-standardization of rows, the steps of an LSTM (`compiling/primitives.py`)."""
+"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, sums of a few
+elements along a dimension, softmax and standardization of rows, the steps of an LSTM (`compiling/primitives.py`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.native import handlers
 
-# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; a gate's function of one sum, and its
+# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; an element
+# of a sum; a gate's function of one sum, and its
 # derivative.
-_ELEMENT, _OF_WINDOW, _POINT, _SAMPLE, _GATE = 0.4, 0.6, 6.0, 2.0, 1.5
+_ELEMENT, _OF_WINDOW, _POINT, _SAMPLE, _TAP, _GATE = 0.4, 0.6, 6.0, 2.0, 0.5, 1.5
 
 Ints = tuple[int, ...]
 
@@ -65,6 +66,31 @@ def _sampled(eqn: Any) -> Any:
         return [made]
 
     return sample
+
+
+def how_of_taps(x: Any, *, taps: Any, axis: int) -> np.ndarray:
+    """What the loop is told of sums along a dimension of an array of such an aval. taps: has `index`, `weight` and `there` of `resampling.Taps`."""
+    index = taps.index if taps.there is None else np.where(taps.there, taps.index, -1)
+    sizes = math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+    weight = np.zeros(0, np.float32) if taps.weight is None else np.ascontiguousarray(taps.weight.T, np.float32)
+    numbers = [*sizes, *index.shape, int(taps.weight is not None)]
+    return np.concatenate([np.array(numbers, np.int64), index.T.astype(np.int64).ravel(), weight.view(np.uint32).astype(np.int64).ravel()])
+
+
+def _cost_of_taps(eqn: Any) -> float:
+    return 3_000.0 + _TAP * eqn.outvars[0].aval.size * eqn.params["taps"].index.shape[1]
+
+
+@rule("resample", cost=_cost_of_taps, fresh=True)
+def _resampled(eqn: Any) -> Any:
+    how, shape = how_of_taps(eqn.invars[0].aval, **eqn.params), eqn.outvars[0].aval.shape
+
+    def resample(x: Any) -> Any:
+        made = np.empty(shape, np.float32)
+        handlers.resample(contiguous(x), made, how)
+        return [made]
+
+    return resample
 
 
 # What is asked for of rows, and what an element of it takes.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, rowwise, sampling, sharing
+from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, resampling, rowwise, sampling, sharing
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -74,6 +74,16 @@ def sampler(minor: int) -> Any:
 def sample(image: Any, grid: Any, grad: Any, out: Any, how: Any) -> bool:
     """See `sampling.sample`."""
     return sampling.sample(image, grid, grad, out, how)
+
+
+def resampler(minor: int) -> Any:
+    """See `resampling.handler`."""
+    return resampling.handler(minor)
+
+
+def resample(x: Any, out: Any, how: Any) -> bool:
+    """See `resampling.resample`."""
+    return resampling.resample(x, out, how)
 
 
 def row_handler(minor: int) -> Any:
