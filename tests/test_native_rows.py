@@ -32,8 +32,21 @@ def layer_norm(x, weight=None, bias=None):
     return F.layer_norm(x, x.shape[-1:], weight, bias)
 
 
+def softmax_of_columns(x):
+    return F.softmax(x[..., None] * torch.arange(1.0, 3, dtype=x.dtype), -2)
+
+
+def log_softmax_of_columns(x):
+    return F.log_softmax(x[..., None] * torch.linspace(-1, 1, 70, dtype=x.dtype), -2)
+
+
+def running_sums(x):
+    return x.cumsum(-1) * x
+
+
 CASES = {
-    "softmax": (softmax, 0), "log_softmax": (log_softmax, 0), "plain layer": (layer_norm, 0), "weighed": (layer_norm, 1),
+    "softmax": (softmax, 0), "log_softmax": (log_softmax, 0), "softmax of columns": (softmax_of_columns, 0),
+    "log_softmax of columns": (log_softmax_of_columns, 0), "running sums": (running_sums, 0), "plain layer": (layer_norm, 0), "weighed": (layer_norm, 1),
     "shifted": (layer_norm, 2),
 }  # fmt: skip
 
@@ -77,7 +90,7 @@ def test_dimensions_that_are_standardized_together():
 @pytest.mark.parametrize("times", [1, 40])
 def test_what_is_not_finite(row, times):
     x = np.array(row * times, "f")
-    for function in (softmax, log_softmax, layer_norm):
+    for function in (softmax, log_softmax, softmax_of_columns, layer_norm):
         found, wanted = (function(torch.tensor(x, dtype=dtype)).numpy() for dtype in (torch.float32, torch.float64))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 

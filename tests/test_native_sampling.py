@@ -76,6 +76,7 @@ def test_both_tiers_and_many_threads(shape):
     with torch.explain() as report:
         first = step()
     assert "interpreted" in report.programs[0].runs
+
     def pulled(image, grid):
         y, pull = torch.func.vjp(lambda image, grid: F.grid_sample(image, grid, align_corners=False), image, grid)
         return y, *pull(2 * y)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -345,16 +346,18 @@ def _shifted(x: Any, dim: int) -> Any:
     return x - lax.stop_gradient(largest)
 
 
-def _has_loop(dim: int, *arrays: Any) -> bool:
-    x = arrays[0]
-    return x.ndim > 0 and dim % x.ndim == x.ndim - 1 and rowwise.knows(*arrays)
+def _by_loop(of: int, dim: int, *arrays: Any) -> Any:
+    """What a loop of C's makes of arrays along a dimension; None where it is not for them."""
+    shape = arrays[0].shape
+    if not shape or not rowwise.knows(*arrays):
+        return None
+    return rowwise.by_rows(of, *arrays, length=shape[dim], inner=math.prod(shape[dim % len(shape) + 1 :]))[0]
 
 
 def _softmax(x: Any, dim: int) -> Any:
     """exp(self) over its sum along `dim`."""
-    if _has_loop(dim, x):
-        return rowwise.by_rows(loops.SOFTMAX, x, length=x.shape[-1])[0]
-    return _said_softmax(x, dim)
+    found = _by_loop(loops.SOFTMAX, dim, x)
+    return _said_softmax(x, dim) if found is None else found
 
 
 def _said_softmax(x: Any, dim: int) -> Any:
@@ -365,9 +368,8 @@ def _said_softmax(x: Any, dim: int) -> Any:
 
 
 def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
-    if _has_loop(dim, grad, result):
-        return rowwise.by_rows(loops.SOFTMAX_GRAD, grad, result, length=result.shape[-1])[0]
-    return _said_softmax_grad(grad, result, dim)
+    found = _by_loop(loops.SOFTMAX_GRAD, dim, grad, result)
+    return _said_softmax_grad(grad, result, dim) if found is None else found
 
 
 def _said_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
@@ -380,9 +382,8 @@ _declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"sel
 
 def _log_softmax(x: Any, dim: int) -> Any:
     """self minus the logarithm of the sum of exp(self) along `dim`."""
-    if _has_loop(dim, x):
-        return rowwise.by_rows(loops.LOG_SOFTMAX, x, length=x.shape[-1])[0]
-    return _said_log_softmax(x, dim)
+    found = _by_loop(loops.LOG_SOFTMAX, dim, x)
+    return _said_log_softmax(x, dim) if found is None else found
 
 
 def _said_log_softmax(x: Any, dim: int) -> Any:
@@ -396,9 +397,8 @@ def _said_log_softmax(x: Any, dim: int) -> Any:
 
 
 def _log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
-    if _has_loop(dim, grad, result):
-        return rowwise.by_rows(loops.LOG_SOFTMAX_GRAD, grad, result, length=result.shape[-1])[0]
-    return _said_log_softmax_grad(grad, result, dim)
+    found = _by_loop(loops.LOG_SOFTMAX_GRAD, dim, grad, result)
+    return _said_log_softmax_grad(grad, result, dim) if found is None else found
 
 
 def _said_log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
@@ -406,11 +406,17 @@ def _said_log_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return g - lax.exp(y) * jnp.sum(g, axis=_along(y, dim), keepdims=True)
 
 
+def _said_by_rows(said: Callable[..., Any], *arrays: Any, length: int, eps: float, inner: int) -> list[Any]:
+    shape = arrays[0].shape
+    dim = next(d for d, n in enumerate(shape) if n == length and math.prod(shape[d + 1 :]) == inner)
+    return [said(*arrays, dim)]
+
+
 for _of, _said in (
     (loops.SOFTMAX, _said_softmax), (loops.LOG_SOFTMAX, _said_log_softmax), (loops.SOFTMAX_GRAD, _said_softmax_grad),
     (loops.LOG_SOFTMAX_GRAD, _said_log_softmax_grad),
 ):  # fmt: skip
-    rowwise.said(_of, lambda *arrays, length, eps, said=_said: [said(*arrays, -1)], lambda shape, length: [shape])
+    rowwise.said(_of, partial(_said_by_rows, _said), lambda shape, length: [shape])
 
 
 op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),

@@ -142,14 +142,14 @@ def _said_of_layers() -> None:
     def kept(shape: tuple[int, ...], length: int) -> tuple[int, ...]:
         return (*shape[: len(shape) - len(_dims_of(shape, length))], *(1,) * len(_dims_of(shape, length)))
 
-    def layer(x: Any, weight: Any = None, bias: Any = None, *, length: int, eps: float) -> list[Any]:
+    def layer(x: Any, weight: Any = None, bias: Any = None, *, length: int, eps: float, inner: int) -> list[Any]:
         return list(_said_layer_norm(x, weight, bias, _dims_of(x.shape, length), eps))
 
-    def grad(g: Any, x: Any, mean: Any, rstd: Any, weight: Any = None, *, length: int, eps: float) -> list[Any]:
+    def grad(g: Any, x: Any, mean: Any, rstd: Any, weight: Any = None, *, length: int, eps: float, inner: int) -> list[Any]:
         zeros = jnp.zeros_like(mean)
         return [_said_layer_grad(g, x, mean, rstd, weight, _dims_of(x.shape, length), zeros, zeros)]
 
-    def of_weight(g: Any, x: Any, mean: Any, rstd: Any, *, length: int, eps: float) -> list[Any]:
+    def of_weight(g: Any, x: Any, mean: Any, rstd: Any, *, length: int, eps: float, inner: int) -> list[Any]:
         return [jnp.sum(_said_layer_weight(g, x, mean, rstd).reshape(-1, length), 0)]
 
     rowwise.said(loops.LAYER, layer, lambda shape, length: [shape, kept(shape, length), kept(shape, length)])

@@ -16,11 +16,11 @@ _LEAST = 1 << 15
 _said: dict[int, Callable[..., Any]] = {}
 
 
-def _function(*arrays: Any, of: int, length: int, eps: float, parameters: int) -> list[Any]:
-    return _said[of](*arrays, length=length, eps=eps)
+def _function(*arrays: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> list[Any]:
+    return _said[of](*arrays, length=length, eps=eps, inner=inner)
 
 
-def _shapes(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int) -> list[tuple[int, ...]]:
+def _shapes(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> list[tuple[int, ...]]:
     return _made[of](x.shape, length)
 
 
@@ -34,11 +34,11 @@ def knows(*arrays: Any) -> bool:
 
 
 def said(of: int, function: Callable[..., Any], made: Callable[..., list[tuple[int, ...]]]) -> None:
-    """What jax.numpy says of one of the things that the loops compute, of arrays and by keyword `length`, of a row, and `eps`; and the shapes of its
-    results, of the shape of its first operand and the length."""
+    """What jax.numpy says of one of the things that the loops compute, of arrays and by keyword `length`, of a row, `eps` and `inner`; and the shapes
+    of its results, of the shape of its first operand and the length."""
     _said[of], _made[of] = function, made
 
 
-def by_rows(of: int, *arrays: Any, length: int, eps: float = 0.0, parameters: int = 0) -> list[Any]:
-    """What is asked for of rows of `length` elements: see `baseline.loops`."""
-    return _LOOP.bind(*arrays, of=of, length=length, eps=float(eps), parameters=parameters)
+def by_rows(of: int, *arrays: Any, length: int, eps: float = 0.0, parameters: int = 0, inner: int = 1) -> list[Any]:
+    """What is asked for of rows of `length` elements, `inner` from one another, which only softmax may have: see `baseline.loops`."""
+    return _LOOP.bind(*arrays, of=of, length=length, eps=float(eps), parameters=parameters, inner=inner)

@@ -94,13 +94,14 @@ def _resampled(eqn: Any) -> Any:
 
 
 # What is asked for of rows, and what an element of it takes.
-SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT = range(7)
+SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT, SUMS_BEFORE, SUMS_BEHIND = range(9)
 _OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3)
 
 
-def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int) -> np.ndarray:
-    """What the loop is told of rows of so many elements. eps: what a variance is raised by; parameters: 1 where there is a weight, 3 with a bias."""
-    return np.array([of, x.size // length, length, int(np.float32(eps).view(np.uint32)), parameters], np.int64)
+def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> np.ndarray:
+    """What the loop is told of rows of so many elements, `inner` from one another. eps: what a variance is raised by; parameters: 1 where there is a
+    weight, 3 with a bias."""
+    return np.array([of, x.size // (length * inner), length, int(np.float32(eps).view(np.uint32)), parameters, inner], np.int64)
 
 
 def _cost_of_rows(eqn: Any) -> float:

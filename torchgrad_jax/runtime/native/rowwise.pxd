@@ -9,11 +9,11 @@ cdef extern from *:
     """
     #include "torchgrad_jax/runtime/native/functions.h"
     enum { TJ_SUMS = 32, TJ_OF_ROWS = 1 << 13, TJ_ROWS_ALONE = 1 << 14, TJ_OF_COLUMNS = 64 };
-    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT };
+    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_SUMS_BEFORE, TJ_SUMS_BEHIND };
     typedef struct {
         const float* given[5];
         float* made[3];
-        int64_t rows, n, together;
+        int64_t rows, n, inner, together;
         int of, weight, bias;
         float eps;
     } tj_rowwise;
@@ -86,6 +86,13 @@ cdef extern from *:
         if (w) { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] * w[j] - first - (x[j] - mean) * rstd * second); } }
         else { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] - first - (x[j] - mean) * rstd * second); } }
     }
+    /* Sums of what is up to each element, or from it on, in double precision. */
+    TJ_INLINE void tj_sums_row(const float* TJ_ONLY x, float* TJ_ONLY out, int64_t n, int behind) {
+        double sum = 0;
+        int64_t j;
+        if (behind) { for (j = n - 1; j >= 0; j--) { out[j] = (float)(sum += x[j]); } }
+        else { for (j = 0; j < n; j++) { out[j] = (float)(sum += x[j]); } }
+    }
     #define TJ_EACH_ROW(name, row) \\
         TJ_CLONES static void name(const tj_rowwise* r, int64_t at, int64_t end, int64_t n) { for (; at < end; at++) { row; } }
     #define TJ_ROW_OF(array) (array + at * n)
@@ -97,8 +104,48 @@ cdef extern from *:
                                             TJ_ROW_OF(r->made[0]), r->made[1] + at, r->made[2] + at, n))
     TJ_EACH_ROW(tj_layer_grad_rows, tj_layer_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), r->given[2][at], r->given[3][at],
                                                       r->weight ? r->given[4] : 0, TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_sums_rows, tj_sums_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n, r->of == TJ_SUMS_BEHIND))
     #undef TJ_EACH_ROW
     #undef TJ_ROW_OF
+    /* Softmax along a dimension that others follow: `count` columns of n elements, `inner` from one another. */
+    TJ_INLINE void tj_softmax_of_columns(const tj_rowwise* r, int64_t at, int64_t count, const int of) {
+        const float* TJ_ONLY x = r->given[0] + at;
+        const float* TJ_ONLY y = of == TJ_SOFTMAX_GRAD || of == TJ_LOG_SOFTMAX_GRAD ? r->given[1] + at : 0;
+        float* TJ_ONLY out = r->made[0] + at;
+        float most[TJ_OF_COLUMNS], sum[TJ_OF_COLUMNS];
+        int64_t i, j, step = r->inner, end = r->n * step;
+        for (j = 0; j < count; j++) { most[j] = x[j], sum[j] = 0; }
+        if (!y) {
+            for (i = step; i < end; i += step) { for (j = 0; j < count; j++) { most[j] = x[i + j] > most[j] ? x[i + j] : most[j]; } }
+        }
+        for (i = 0; i < end; i += step) {
+            if (of == TJ_SOFTMAX) { for (j = 0; j < count; j++) { sum[j] += out[i + j] = tj_exp(x[i + j] - most[j]); } }
+            else if (of == TJ_LOG_SOFTMAX) { for (j = 0; j < count; j++) { sum[j] += tj_exp(x[i + j] - most[j]); } }
+            else if (of == TJ_SOFTMAX_GRAD) { for (j = 0; j < count; j++) { sum[j] += x[i + j] * y[i + j]; } }
+            else { for (j = 0; j < count; j++) { sum[j] += x[i + j]; } }
+        }
+        if (of == TJ_LOG_SOFTMAX) { for (j = 0; j < count; j++) { sum[j] = logf(sum[j]); } }
+        for (i = 0; i < end; i += step) {
+            if (of == TJ_SOFTMAX) { for (j = 0; j < count; j++) { out[i + j] /= sum[j]; } }
+            else if (of == TJ_LOG_SOFTMAX) { for (j = 0; j < count; j++) { out[i + j] = x[i + j] - most[j] - sum[j]; } }
+            else if (of == TJ_SOFTMAX_GRAD) { for (j = 0; j < count; j++) { out[i + j] = y[i + j] * (x[i + j] - sum[j]); } }
+            else { for (j = 0; j < count; j++) { out[i + j] = x[i + j] - tj_exp(y[i + j]) * sum[j]; } }
+        }
+    }
+    #define TJ_SOFTMAX_OF(kind) case kind: tj_softmax_of_columns(r, at, count, kind); break;
+    TJ_CLONES static void tj_softmax_columns(const tj_rowwise* r, int64_t at, int64_t count) {
+        switch (r->of) { TJ_SOFTMAX_OF(TJ_SOFTMAX) TJ_SOFTMAX_OF(TJ_LOG_SOFTMAX) TJ_SOFTMAX_OF(TJ_SOFTMAX_GRAD) TJ_SOFTMAX_OF(TJ_LOG_SOFTMAX_GRAD) }
+    }
+    #undef TJ_SOFTMAX_OF
+    static void tj_softmax_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_rowwise* r = (const tj_rowwise*)work;
+        int64_t blocks = tj_pieces(r->inner, TJ_OF_COLUMNS), at = piece * r->together, end = at + r->together;
+        (void)hand;
+        for (; at < end && at < r->rows * blocks; at++) {
+            int64_t first = at % blocks * TJ_OF_COLUMNS;
+            tj_softmax_columns(r, at / blocks * r->n * r->inner + first, r->inner - first < TJ_OF_COLUMNS ? r->inner - first : TJ_OF_COLUMNS);
+        }
+    }
     static void tj_row_piece(const void* work, int64_t piece, tj_hand* hand) {
         const tj_rowwise* r = (const tj_rowwise*)work;
         int64_t at = piece * r->together, end = at + r->together < r->rows ? at + r->together : r->rows;
@@ -109,6 +156,7 @@ cdef extern from *:
             case TJ_SOFTMAX_GRAD: tj_softmax_grad_rows(r, at, end, r->n); break;
             case TJ_LOG_SOFTMAX_GRAD: tj_log_softmax_grad_rows(r, at, end, r->n); break;
             case TJ_LAYER: tj_layer_rows(r, at, end, r->n); break;
+            case TJ_SUMS_BEFORE: case TJ_SUMS_BEHIND: tj_sums_rows(r, at, end, r->n); break;
             default: tj_layer_grad_rows(r, at, end, r->n);
         }
     }
@@ -134,18 +182,25 @@ cdef extern from *:
         (void)hand;
         tj_layer_weight(r, first, r->n - first < TJ_OF_COLUMNS ? r->n - first : TJ_OF_COLUMNS);
     }
-    /* how: what is asked for, the rows and their length, the bits of eps, and whether there is a weight (1) and a bias (2). */
+    /* how: what is asked for, the rows and their length, the bits of eps, whether there is a weight (1) and a bias (2), and how far a row's elements are
+       from one another; with as many rows there. */
     static void tj_by_rows(const tj_call* call, tj_rowwise* r, const int64_t* how) {
         uint32_t bits = (uint32_t)how[3];
-        int alone = how[1] * how[2] < TJ_ROWS_ALONE;
+        int alone = how[1] * how[2] * how[5] < TJ_ROWS_ALONE;
         r->of = (int)how[0];
         r->rows = how[1];
         r->n = how[2];
         memcpy(&r->eps, &bits, 4);
         r->weight = (int)(how[4] & 1);
         r->bias = (int)(how[4] >> 1);
+        r->inner = how[5];
         r->together = tj_pieces(TJ_OF_ROWS, r->n);
-        if (r->of == TJ_LAYER_WEIGHT) { tj_do(call, tj_column_piece, r, tj_pieces(r->n, TJ_OF_COLUMNS), alone); }
+        if (r->inner > 1) {
+            int64_t blocks = r->rows * tj_pieces(r->inner, TJ_OF_COLUMNS);
+            r->together = tj_pieces(TJ_OF_ROWS, r->n * (r->inner < TJ_OF_COLUMNS ? r->inner : TJ_OF_COLUMNS));
+            tj_do(call, tj_softmax_piece, r, tj_pieces(blocks, r->together), alone);
+        }
+        else if (r->of == TJ_LAYER_WEIGHT) { tj_do(call, tj_column_piece, r, tj_pieces(r->n, TJ_OF_COLUMNS), alone); }
         else { tj_do(call, tj_row_piece, r, tj_pieces(r->rows, r->together), alone); }
     }
     static int tj_rowwise_minor;
@@ -169,7 +224,7 @@ cdef extern from *:
         int i;
         for (i = 0; i < given; i++) { r.given[i] = (const float*)arrays[i].buf; }
         for (i = 0; i < made; i++) { r.made[i] = (float*)arrays[given + i].buf; }
-        if (how[1] * how[2] < TJ_ROWS_ALONE) {
+        if (how[1] * how[2] * how[5] < TJ_ROWS_ALONE) {
             tj_by_rows(0, &r, how);
             return;
         }

@@ -13,6 +13,6 @@ def handler(minor: int) -> Any:
 
 
 def by_rows(given: Sequence[Any], made: Sequence[Any], how: Any) -> bool:
-    """Write into the arrays `made` what is asked for of rows of the given ones. All contiguous, of float32, and not empty. how: five int64, see
+    """Write into the arrays `made` what is asked for of rows of the given ones. All contiguous, of float32, and not empty. how: six int64, see
     `rowwise.pxd`. Returns whether there is such a function."""
     return False
