@@ -46,7 +46,9 @@ def running_sums(x):
 
 CASES = {
     "softmax": (softmax, 0), "log_softmax": (log_softmax, 0), "softmax of columns": (softmax_of_columns, 0),
-    "log_softmax of columns": (log_softmax_of_columns, 0), "running sums": (running_sums, 0), "plain layer": (layer_norm, 0), "weighed": (layer_norm, 1),
+    "log_softmax of columns": (log_softmax_of_columns, 0), "running sums": (running_sums, 0),
+    "plain layer": (layer_norm, 0),
+    "weighed": (layer_norm, 1),
     "shifted": (layer_norm, 2),
 }  # fmt: skip
 
