@@ -138,6 +138,39 @@ def test_derivatives_of_every_kind(case):
     assert torch.allclose(mapped, function(*tensors), atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(3, 4, 4, 4), (2, 5, 23), (8, 16, 30, 30)])
+def test_channels(shape):
+    arrays = [3 + 2 * numbers(*shape), numbers(shape[1], seed=1), numbers(shape[1], seed=2)]
+    running = {dtype: (torch.zeros(shape[1], dtype=dtype), torch.ones(shape[1], dtype=dtype)) for dtype in (torch.float32, torch.float64)}
+
+    def function(x, weight, bias):
+        return F.batch_norm(x, *running[x.dtype], weight, bias, training=True)
+
+    for found, wanted in zip(results(function, arrays, torch.float32), results(function, arrays, torch.float64), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4 * max(1, np.abs(wanted).max()))
+    for found, wanted in zip(*running.values(), strict=True):
+        assert torch.allclose(found.double(), wanted, rtol=1e-5)
+    compiled = torch.jit(lambda *tensors: results_of(function, tensors))
+    for _ in range(3):
+        last = compiled(*[torch.tensor(array) for array in arrays])
+    for found, wanted in zip(last, results(function, arrays, torch.float32), strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_of_channels():
+    tensors = [torch.tensor(numbers(2, 3, 4, 4)), torch.tensor(numbers(3, seed=1)), torch.tensor(numbers(3, seed=2))]
+
+    def twice(*tensors):
+        def cubed(*tensors):
+            return (F.batch_norm(tensors[0], None, None, *tensors[1:], training=True) ** 3).sum()
+
+        return sum(g.pow(2).sum() for g in torch.func.grad(cubed, (0, 1, 2))(*tensors))
+
+    found, wanted = (torch.func.grad(twice, (0, 1, 2))(*ts) for ts in (tensors, [t.double() for t in tensors]))
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one.double(), other, rtol=1e-3, atol=1e-2)
+
+
 def test_a_gradient_of_the_mean_alone():
     x, same = (torch.tensor(numbers(3, 8), dtype=dtype, requires_grad=True) for dtype in (torch.float32, torch.float64))
     for t in (x, same):

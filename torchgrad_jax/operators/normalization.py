@@ -226,11 +226,54 @@ def _batch_xhat(input: Any, result1: Any, result2: Any) -> Any:
     return (wide(input) - _channel_stats(result1, input.ndim)) * _channel_stats(result2, input.ndim)
 
 
-def _batch_norm_grad(grad0: Any, input: Any, result1: Any, result2: Any, weight: Any, grad1: Any, grad2: Any) -> Any:
-    g = wide(grad0) if weight is None else wide(grad0) * _of_channels(weight, grad0.ndim)
-    ndim = input.ndim
-    gradients = (_channel_stats(grad1, ndim), _channel_stats(grad2, ndim))
-    return _standardized_grad(g, _batch_xhat(input, result1, result2), _channel_stats(result2, ndim), _not_channels(ndim), *gradients)
+# Channels of fewer elements to a sample are no rows.
+_LEAST_SPACE = 16
+
+
+def _has_rows(*arrays: Any) -> bool:
+    """Whether the loop is for images and their channels' numbers."""
+    return math.prod(arrays[0].shape[2:]) >= _LEAST_SPACE and all([a is not None for a in arrays]) and rowwise.knows(*arrays)
+
+
+def _batch_norm_grads(grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any) -> dict[str, Any]:
+    if grad0 is None:
+        grad0 = jnp.zeros_like(input)
+    if grad1 is grad2 is None and _has_rows(grad0, input, result1, result2, weight):
+        arrays = grad0, input, result1, result2, weight
+        found = rowwise.by_rows(loops.CHANNELS_GRAD, *arrays, length=math.prod(input.shape[2:]), inner=input.shape[1])
+    else:
+        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
+        found = _said_batch_grads(grad0, input, result1, result2, weight, grad1, grad2)
+    return dict(zip(("input", "weight", "bias"), found, strict=True))
+
+
+def _said_batch_grads(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, grad_mean: Any, grad_rstd: Any) -> list[Any]:
+    ndim, xhat = x.ndim, _batch_xhat(x, mean, rstd)
+    g = wide(grad) if weight is None else wide(grad) * _of_channels(weight, ndim)
+    gradients = (_channel_stats(grad_mean, ndim), _channel_stats(grad_rstd, ndim))
+    of_input = _standardized_grad(g, xhat, _channel_stats(rstd, ndim), _not_channels(ndim), *gradients)
+    return [of_input, *[lax.reduce_sum(each, _not_channels(ndim)) for each in (wide(grad) * xhat, wide(grad))]]
+
+
+def _said_of_channels() -> None:
+    def moments(x: Any, **how: Any) -> list[Any]:
+        dims = _not_channels(x.ndim)
+        _, mean, _, variance = _standardized(x, dims, 0.0)
+        return [lax.squeeze(mean, dims), lax.squeeze(variance, dims)]
+
+    def made(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any, **how: Any) -> list[Any]:
+        return [_batch_xhat(x, mean, rstd) * _of_channels(weight, x.ndim) + _of_channels(bias, x.ndim)]
+
+    def grads(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, **how: Any) -> list[Any]:
+        zeros = jnp.zeros_like(mean)
+        return _said_batch_grads(grad, x, mean, rstd, weight, zeros, zeros)
+
+    rowwise.said(loops.MOMENTS, moments, lambda shape, length: [shape[1:2]] * 2)
+    rowwise.said(loops.CHANNELS, made, lambda shape, length: [shape])
+    rowwise.said(loops.CHANNELS_GRAD, grads, lambda shape, length: [shape, shape[1:2], shape[1:2]])
+
+
+_said_of_channels()
 
 
 _STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm")
@@ -239,24 +282,30 @@ _STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm"
 @op("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, Scalar momentum, float eps)",
     order=IMAGE_ALONE, method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
     validate=lambda x, w, b, m, v, momentum, **_: _check_parameters("batch_norm")(x, w, b, m, v),
-    grads={"input": _batch_norm_grad,
-           "weight": lambda grad0, input, result1, result2:
-               lax.reduce_sum(wide(grad0) * _batch_xhat(input, result1, result2), _not_channels(input.ndim)),
-           "bias": lambda grad0: lax.reduce_sum(wide(grad0), _not_channels(grad0.ndim))},
+    grads={name: Together(_batch_norm_grads, name) for name in ("input", "weight", "bias")},
     attributes="eps training=True running_mean=None running_var=None", shows=("input", "weight"), constants=_STATISTICS)  # fmt: skip
 def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:
     """Each channel brought to mean 0 and variance 1 over batch and space, scaled and shifted; mean, reciprocal deviation; the running
     statistics moved towards this batch's mean and unbiased variance by `momentum`."""
     dims = _not_channels(x.ndim)
-    y, mean, rstd, variance = _standardized(wide(x), dims, eps)
+    by_loop = _has_rows(x, weight, bias)
+    how = dict(length=math.prod(x.shape[2:]), inner=x.shape[1])
+    if by_loop:
+        mean, variance = [lax.expand_dims(s, dims) for s in rowwise.by_rows(loops.MOMENTS, x, **how)]
+        y, rstd = x, lax.rsqrt(variance + eps)
+    else:
+        y, mean, rstd, variance = _standardized(wide(x), dims, eps)
     kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)
     count = int(np.prod([x.shape[d] for d in dims], dtype=np.int64))
     if is_half(kept[0].dtype):  # PyTorch makes the result of these, and rounds each step of the variance
         biased = rounded(rounded(variance * count, x) / rounded(jnp.asarray(count, variance.dtype), x), x)
         kept[1] = lax.rsqrt(biased + eps).astype(x.dtype)
         y = (wide(x) - wide(kept[0])) * wide(kept[1])
-    y = y if weight is None else y * _of_channels(weight, x.ndim)
-    y = (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
+    if by_loop:
+        y = rowwise.by_rows(loops.CHANNELS, x, *[lax.squeeze(s, dims) for s in (mean, rstd)], weight, bias, **how)[0]
+    else:
+        y = y if weight is None else y * _of_channels(weight, x.ndim)
+        y = (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
     unbiased = variance * (count / (count - 1) if count > 1 else float("nan"))
     outs = [y, *(lax.squeeze(k, dims) for k in kept)]
     for old, new in ((running_mean, mean), (running_var, unbiased)):

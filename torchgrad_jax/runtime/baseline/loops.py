@@ -95,12 +95,13 @@ def _resampled(eqn: Any) -> Any:
 
 # What is asked for of rows, and what an element of it takes.
 SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT, SUMS_BEFORE, SUMS_BEHIND = range(9)
-_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3)
+MOMENTS, CHANNELS, CHANNELS_GRAD = range(9, 12)
+_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 1.0, 1.0, 0.3, 0.3, 0.8)
 
 
 def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> np.ndarray:
-    """What the loop is told of rows of so many elements, `inner` from one another. eps: what a variance is raised by; parameters: 1 where there is a
-    weight, 3 with a bias."""
+    """What the loop is told of rows of so many elements, `inner` from one another, or of so many channels. eps: what a variance is raised by;
+    parameters: 1 where there is a weight, 3 with a bias."""
     return np.array([of, x.size // (length * inner), length, int(np.float32(eps).view(np.uint32)), parameters, inner], np.int64)
 
 

@@ -9,7 +9,8 @@ cdef extern from *:
     """
     #include "torchgrad_jax/runtime/native/functions.h"
     enum { TJ_SUMS = 32, TJ_OF_ROWS = 1 << 13, TJ_ROWS_ALONE = 1 << 14, TJ_OF_COLUMNS = 64 };
-    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_SUMS_BEFORE, TJ_SUMS_BEHIND };
+    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_SUMS_BEFORE, TJ_SUMS_BEHIND, TJ_MOMENTS, TJ_CHANNELS,
+           TJ_CHANNELS_GRAD };
     typedef struct {
         const float* given[5];
         float* made[3];
@@ -146,6 +147,52 @@ cdef extern from *:
             tj_softmax_columns(r, at / blocks * r->n * r->inner + first, r->inner - first < TJ_OF_COLUMNS ? r->inner - first : TJ_OF_COLUMNS);
         }
     }
+    /* Channels of images (rows, inner, n): mean and variance; what is made of those and of a weight and a bias; the gradients of that. */
+    TJ_CLONES static void tj_moments(const tj_rowwise* r, int64_t channel) {
+        int64_t image, n = r->n, count = r->rows * n;
+        double sum = 0, squares = 0;
+        float mean;
+        for (image = 0; image < r->rows; image++) { sum += tj_sum_of(r->given[0] + (image * r->inner + channel) * n, n); }
+        mean = (float)(sum / (double)count);
+        for (image = 0; image < r->rows; image++) { squares += tj_sum_of_squares(r->given[0] + (image * r->inner + channel) * n, mean, n); }
+        r->made[0][channel] = mean;
+        r->made[1][channel] = (float)(squares / (double)count);
+    }
+    TJ_CLONES static void tj_channel(const tj_rowwise* r, int64_t channel) {
+        int64_t image, j, n = r->n;
+        float mean = r->given[1][channel], rstd = r->given[2][channel], weight = r->given[3][channel], bias = r->given[4][channel];
+        for (image = 0; image < r->rows; image++) {
+            const float* TJ_ONLY x = r->given[0] + (image * r->inner + channel) * n;
+            float* TJ_ONLY y = r->made[0] + (image * r->inner + channel) * n;
+            for (j = 0; j < n; j++) { y[j] = (x[j] - mean) * rstd * weight + bias; }
+        }
+    }
+    TJ_CLONES static void tj_channel_grad(const tj_rowwise* r, int64_t channel) {
+        int64_t image, j, n = r->n, count = r->rows * n;
+        float mean = r->given[2][channel], rstd = r->given[3][channel], scale = rstd * r->given[4][channel], first, second;
+        double sum = 0, weighed = 0;
+        for (image = 0; image < r->rows; image++) {
+            int64_t at = (image * r->inner + channel) * n;
+            sum += tj_sum_of(r->given[0] + at, n);
+            weighed += tj_sum_standardized(r->given[0] + at, r->given[1] + at, mean, rstd, n);
+        }
+        first = (float)(sum / (double)count), second = (float)(weighed / (double)count);
+        r->made[1][channel] = (float)weighed;
+        r->made[2][channel] = (float)sum;
+        for (image = 0; image < r->rows; image++) {
+            int64_t at = (image * r->inner + channel) * n;
+            const float* TJ_ONLY g = r->given[0] + at;
+            const float* TJ_ONLY x = r->given[1] + at;
+            float* TJ_ONLY out = r->made[0] + at;
+            for (j = 0; j < n; j++) { out[j] = scale * (g[j] - first - (x[j] - mean) * rstd * second); }
+        }
+    }
+    static void tj_channel_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_rowwise* r = (const tj_rowwise*)work;
+        int64_t at = piece * r->together, end = at + r->together < r->inner ? at + r->together : r->inner;
+        (void)hand;
+        for (; at < end; at++) { (r->of == TJ_MOMENTS ? tj_moments : r->of == TJ_CHANNELS ? tj_channel : tj_channel_grad)(r, at); }
+    }
     static void tj_row_piece(const void* work, int64_t piece, tj_hand* hand) {
         const tj_rowwise* r = (const tj_rowwise*)work;
         int64_t at = piece * r->together, end = at + r->together < r->rows ? at + r->together : r->rows;
@@ -183,7 +230,7 @@ cdef extern from *:
         tj_layer_weight(r, first, r->n - first < TJ_OF_COLUMNS ? r->n - first : TJ_OF_COLUMNS);
     }
     /* how: what is asked for, the rows and their length, the bits of eps, whether there is a weight (1) and a bias (2), and how far a row's elements are
-       from one another; with as many rows there. */
+       from one another, with as many rows there; or how many channels. */
     static void tj_by_rows(const tj_call* call, tj_rowwise* r, const int64_t* how) {
         uint32_t bits = (uint32_t)how[3];
         int alone = how[1] * how[2] * how[5] < TJ_ROWS_ALONE;
@@ -195,7 +242,11 @@ cdef extern from *:
         r->bias = (int)(how[4] >> 1);
         r->inner = how[5];
         r->together = tj_pieces(TJ_OF_ROWS, r->n);
-        if (r->inner > 1) {
+        if (r->of >= TJ_MOMENTS) {
+            r->together = tj_pieces(TJ_OF_ROWS, r->rows * r->n);
+            tj_do(call, tj_channel_piece, r, tj_pieces(r->inner, r->together), alone);
+        }
+        else if (r->inner > 1) {
             int64_t blocks = r->rows * tj_pieces(r->inner, TJ_OF_COLUMNS);
             r->together = tj_pieces(TJ_OF_ROWS, r->n * (r->inner < TJ_OF_COLUMNS ? r->inner : TJ_OF_COLUMNS));
             tj_do(call, tj_softmax_piece, r, tj_pieces(blocks, r->together), alone);
