@@ -20,6 +20,8 @@ from torchgrad_jax.runtime.baseline import jaxprs_in, plan_of, quietly
 from torchgrad_jax.runtime.compiling import foreign
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 
+pytestmark = pytest.mark.operators
+
 needs_loops = pytest.mark.skipif(not foreign.knows_convolutions(), reason="the core in pure Python")
 
 

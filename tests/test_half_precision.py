@@ -8,7 +8,7 @@ import pytest
 import torchgrad_jax as tj
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`")  # PyTorch's own, when a process first opens a level
+pytestmark = [pytest.mark.operators, pytest.mark.filterwarnings("ignore:`torch.jit.script`")]  # PyTorch's own, when a process first opens a level
 
 
 def data(*shape, low=-3.0, high=3.0):

@@ -10,6 +10,8 @@ import pytest
 import torchgrad_jax as tj
 from torchgrad_jax.nn import functional as F
 
+pytestmark = pytest.mark.operators
+
 try:
     import torch
 except ImportError:

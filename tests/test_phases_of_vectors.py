@@ -4,6 +4,8 @@ import pytest
 
 import torchgrad_jax as torch
 
+pytestmark = pytest.mark.operators
+
 MATRIX = torch.tensor([[1.0 + 0.5j, 2.0 - 1j, 0.25j], [0.5, -1.0 + 1j, 3.0], [1j, 0.75 - 0.5j, 2.0]], dtype=torch.complex128)
 
 

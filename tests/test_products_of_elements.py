@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch")
 
 from side_by_side import like_pytorch  # noqa: E402 - needs torch
 
+pytestmark = pytest.mark.operators
+
 INF = float("inf")
 FACTORS = {
     "ordinary": [[2.0, 3.0, -1.5], [5.0, 7.0, 0.5]], "one 0": [[2.0, 0.0, 3.0], [5.0, 7.0, 0.5]], "two 0": [[0.0, 0.0, 3.0], [5.0, 0.0, 0.5]],

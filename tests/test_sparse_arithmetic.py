@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from side_by_side import like_pytorch
 
+pytestmark = pytest.mark.operators
+
 
 def pair(m, coalesced=True):
     a = m.sparse_coo_tensor(m.tensor([[0, 1, 2, 2], [2, 0, 1, 3]]), m.tensor([1.0, 5.0, 4.0, -2.0]), (3, 4))

@@ -5,6 +5,8 @@ from side_by_side import like_pytorch
 
 import torchgrad_jax as tj
 
+pytestmark = pytest.mark.operators
+
 
 def table(m, **options):
     e = m.nn.Embedding(7, 3, sparse=True, **options)
