@@ -292,7 +292,8 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running
     how = dict(length=math.prod(x.shape[2:]), inner=x.shape[1])
     if by_loop:
         mean, variance = [lax.expand_dims(s, dims) for s in rowwise.by_rows(loops.MOMENTS, x, **how)]
-        y, rstd = x, lax.rsqrt(variance + eps)
+        rstd = lax.rsqrt(variance + eps)
+        y = rowwise.by_rows(loops.CHANNELS, x, *[lax.squeeze(s, dims) for s in (mean, rstd)], weight, bias, **how)[0]
     else:
         y, mean, rstd, variance = _standardized(wide(x), dims, eps)
     kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)
@@ -301,9 +302,7 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running
         biased = rounded(rounded(variance * count, x) / rounded(jnp.asarray(count, variance.dtype), x), x)
         kept[1] = lax.rsqrt(biased + eps).astype(x.dtype)
         y = (wide(x) - wide(kept[0])) * wide(kept[1])
-    if by_loop:
-        y = rowwise.by_rows(loops.CHANNELS, x, *[lax.squeeze(s, dims) for s in (mean, rstd)], weight, bias, **how)[0]
-    else:
+    if not by_loop:
         y = y if weight is None else y * _of_channels(weight, x.ndim)
         y = (y if bias is None else y + _of_channels(bias, x.ndim)).astype(x.dtype)
     unbiased = variance * (count / (count - 1) if count > 1 else float("nan"))

@@ -40,5 +40,6 @@ def said(of: int, function: Callable[..., Any], made: Callable[..., list[tuple[i
 
 
 def by_rows(of: int, *arrays: Any, length: int, eps: float = 0.0, parameters: int = 0, inner: int = 1) -> list[Any]:
-    """What is asked for of rows of `length` elements, `inner` from one another, which only softmax may have: see `baseline.loops`."""
+    """What is asked for of rows of `length` elements: see `baseline.loops`. inner: how far these are from one another, which softmax may ask; of images,
+    how many channels they have."""
     return _LOOP.bind(*arrays, of=of, length=length, eps=float(eps), parameters=parameters, inner=inner)
