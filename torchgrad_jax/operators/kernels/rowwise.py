@@ -13,7 +13,9 @@ from torchgrad_jax.runtime.compiling.foreign import ROWS
 
 # From so many elements on XLA's own code, which one thread runs, takes longer than the loop, which joins nothing with what is around it.
 _LEAST = 1 << 15
+# By what is asked for: what jax.numpy says, and the shapes of the results.
 _said: dict[int, Callable[..., Any]] = {}
+_made: dict[int, Callable[..., list[tuple[int, ...]]]] = {}
 
 
 def _function(*arrays: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> list[Any]:
@@ -24,7 +26,6 @@ def _shapes(x: Any, *others: Any, of: int, length: int, eps: float, parameters: 
     return _made[of](x.shape, length)
 
 
-_made: dict[int, Callable[..., list[tuple[int, ...]]]] = {}
 _LOOP = primitives.primitive("rowwise", _function, primitives.Loop(ROWS, how_of_rows, _shapes, _LEAST))
 
 
@@ -40,6 +41,6 @@ def said(of: int, function: Callable[..., Any], made: Callable[..., list[tuple[i
 
 
 def by_rows(of: int, *arrays: Any, length: int, eps: float = 0.0, parameters: int = 0, inner: int = 1) -> list[Any]:
-    """What is asked for of rows of `length` elements: see `baseline.loops`. inner: how far these are from one another, which softmax may ask; of images,
-    how many channels they have."""
+    """What is asked for of rows of `length` elements: see `baseline.loops`. inner: how far these are from one another, which softmax may ask; of
+    images, how many channels they have."""
     return _LOOP.bind(*arrays, of=of, length=length, eps=float(eps), parameters=parameters, inner=inner)
