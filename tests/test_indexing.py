@@ -305,3 +305,12 @@ def test_what_a_mask_picks_of_what_is_there_is_taken_at_once():
         x[tj.tensor([True, False])]
     with tj.inference_mode():
         assert x[x > 5].is_inference()
+
+
+def test_a_view_that_is_out_of_range_is_told_whatever_was_known_of_one_before():
+    x, y = tj.arange(10.0), tj.ones(3, 10)
+    for read in (lambda i: x[i[1:]], lambda i: y[1, i[1:]], lambda i: y[:, i[1:]]):
+        for _ in range(20):
+            read(tj.tensor([1, 2, 3, 4])).numpy()
+        with pytest.raises(IndexError, match="index 44 is out of bounds"):
+            read(tj.tensor([1, 2, 3, 44])).numpy()

@@ -493,13 +493,6 @@ def _viewed(index: Tensor) -> Value | None:
     return whole if whole.aval.dtype == index._aval.dtype else None
 
 
-def _is_part_within(index: Tensor, n: int) -> bool:
-    """Whether a view is of what is known to have nothing but indices of a dimension of size n."""
-    whole = None if index._view is None else _viewed(index)
-    bounds = None if whole is None else whole.known_bounds()
-    return bounds is not None and -n <= bounds[0] and bounds[1] < n
-
-
 def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
     """Raise IndexError for host indices out of range; whether all indices are known to be in range."""
     known = True
@@ -509,7 +502,7 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
         bounds = known_bounds(index)
         n = shape[dim]
         if bounds is None:
-            known = known and _is_part_within(index, n)
+            known = False
         elif bounds[0] < -n or bounds[1] >= n:
             bad = next(i for i in np.asarray(index._concrete()).flat if not -n <= i < n)
             # PyTorch counts the index tensors here, not the dimensions.
