@@ -307,10 +307,43 @@ def test_what_a_mask_picks_of_what_is_there_is_taken_at_once():
         assert x[x > 5].is_inference()
 
 
-def test_a_view_that_is_out_of_range_is_told_whatever_was_known_of_one_before():
-    x, y = tj.arange(10.0), tj.ones(3, 10)
-    for read in (lambda i: x[i[1:]], lambda i: y[1, i[1:]], lambda i: y[:, i[1:]]):
-        for _ in range(20):
-            read(tj.tensor([1, 2, 3, 4])).numpy()
-        with pytest.raises(IndexError, match="index 44 is out of bounds"):
-            read(tj.tensor([1, 2, 3, 44])).numpy()
+_VIEWS = {
+    "part": lambda i: i[1:4], "column": lambda i: i.unsqueeze(-1), "spread": lambda i: i[1:2].expand(3), "turned": lambda i: i[:4].view(2, 2).T,
+    "step": lambda i: i[::2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", _VIEWS)
+def test_a_view_that_is_out_of_range_is_told_whatever_was_known_of_one_before(kind):
+    x, y, view = tj.arange(10.0), tj.ones(3, 10), _VIEWS[kind]
+    z = tj.arange(40.0).view(10, 4)[:, :1]
+    at, within = (IndexError, "index 44 is out of bounds"), (IndexError, "index out of range in self")
+    readers = [
+        (lambda i: x[view(i)], at), (lambda i: y[1, view(i)], at), (lambda i: y[:, view(i)], at),
+        (lambda i: x.index_select(0, view(i).reshape(-1)), within), (lambda i: tj.nn.functional.embedding(view(i), z), within),
+        (lambda i: x.take(view(i)), (IndexError, "tried to access index 44 on a tensor of 10")),
+    ]  # fmt: skip
+    if kind == "column":
+        readers.append((lambda i: z.gather(0, view(i)), (RuntimeError, "index 44 is out of bounds for dimension 0 with size 10")))
+    for read, (error, text) in readers:
+        for turn in range(20):  # what lies beside a part may be anything
+            read(tj.tensor([1, 2, 3, 5 if turn % 2 else 4, 4])).numpy()
+        for _ in range(2):
+            with pytest.raises(error, match=text):
+                read(tj.tensor([44, 44, 44, 44, 44])).numpy()
+        if kind in ("part", "step"):
+            unread = tj.tensor([44, 2, 3, 4, 5]) if kind == "part" else tj.tensor([1, 44, 3, 44, 5])
+            assert read(unread).numpy().size
+
+
+@pytest.mark.parametrize("kind", ["part", "step"])
+def test_what_a_view_of_an_index_leaves_out_may_be_out_of_range_at_any_time(kind):
+    x, view = tj.arange(10.0), _VIEWS[kind]
+    given = [
+        tj.tensor([1, 2, 3, 4, 5]),
+        tj.tensor([44, 2, 3, 4, 44]) if kind == "part" else tj.tensor([1, 44, 3, -44, 5]),
+        tj.tensor([1, 2, -3, 4, 5]),
+    ]
+    for _ in range(12):
+        for i in given:
+            assert x[view(i)].tolist() == [float(n % 10) for n in view(i).tolist()]

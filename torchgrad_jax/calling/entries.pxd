@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.core.fields cimport TensorFields, content_of
 from torchgrad_jax.core.hot cimport Called
+from torchgrad_jax.runtime.value cimport Value
 
 
 cdef class Like:
@@ -31,4 +32,5 @@ cdef class Calls:
     cdef object __weakref__
 
 
-cpdef bint may_be_known(TensorFields t) except -1
+@cython.locals(content=Value, whole=Value)
+cpdef Value told_of(TensorFields t)

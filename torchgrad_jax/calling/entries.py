@@ -105,6 +105,11 @@ def forget_all() -> None:
 dtypes.after_default_changed.append(forget_all)
 
 
-def may_be_known(t: Any) -> bool:
-    """Whether a view that is not computed yet has all elements of its memory, of which more may be known."""
-    return t._view is not None and t._storage.value.aval.size == t._value.aval.size and content_of(t).array is None
+def told_of(t: Any) -> Any:
+    """The content that tells between which numbers a tensor of integers is: for a view that is not computed yet that of the memory of which it is."""
+    content = content_of(t)
+    if content.array is None and t._view is not None:
+        whole = t._storage.value
+        if whole.aval.dtype is content.aval.dtype:
+            return whole
+    return content

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, may_be_known
+from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, told_of
 from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.fields import needs_grad
 from torchgrad_jax.core.hot import Called
 from torchgrad_jax.core.order import LaidOut, plain
 from torchgrad_jax.core.parameter import Parameter
@@ -50,9 +50,7 @@ def _item(value: Any, tensors: list[Any], bounds: bool) -> Any:
             raise _Unlike
         like = Like(value._aval, None if view is None or view.plain else view.strides, needs_grad(value))
         if bounds and value._aval.dtype.kind in "iu" and value._aval.size:
-            if may_be_known(value):
-                raise _Unlike
-            _note_bounds(like, content_of(value))
+            _note_bounds(like, told_of(value))
         return like
     if kind in _SEQUENCES:
         return Several(kind, tuple([_item(v, tensors, bounds) for v in value]))

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from math import copysign
 from typing import Any
 
-from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, may_be_known
+from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, told_of
 from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.fields import needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.order import LaidOut, lay_out
 from torchgrad_jax.core.parameter import Parameter
@@ -176,7 +176,7 @@ def _alike(item: Any, value: Any, got: list[Any]) -> bool:
                 return False
         if aval is not like.aval or (t._rg if view is None else needs_grad(t)) != like.needs:
             return False
-        if like.known is not None and (may_be_known(t) or not _is_within(like, content_of(value))):
+        if like.known is not None and not _is_within(like, told_of(value)):
             return False
         got.append(value)
         return True

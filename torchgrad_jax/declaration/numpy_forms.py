@@ -150,6 +150,14 @@ def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
     return x.diagonal(offset, dim1, dim2)
 
 
+def _trace_of(x: Array) -> Array | None:
+    wide = x.dtype.kind in "iu" or (x.dtype.kind in "fc" and x.dtype.itemsize > 2)
+    return stand_in((), x.dtype if x.dtype.kind in "fc" else np.dtype(np.int64)) if wide and x.ndim == 2 else None
+
+
+trace = Forms(lambda x: np.asarray(x.diagonal().sum(dtype=x.dtype if x.dtype.kind in "fc" else np.int64)), _trace_of, True)
+
+
 def _write(whole: Array, part: Array, src: Array) -> Array:
     part.setflags(write=True)  # NumPy gives a diagonal as read-only
     part[...] = src

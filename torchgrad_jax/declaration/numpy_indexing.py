@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.declaration.numpy_forms import Array, Shape
+from torchgrad_jax.declaration import promotion
+from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
-from torchgrad_jax.runtime.native.handlers import ordered
+from torchgrad_jax.runtime.native.handlers import ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
@@ -382,3 +383,38 @@ sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_for_nu
 topk = Forms(_topk, _topk_result, True, each=1.0)
 argsort = Forms(lambda x, dim, descending, stable: _order(x, dim, descending),
                 lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_for_numpy(x, dim) else None, True)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- search
+
+
+def _searched(sequence: Array, values: Array, sorter: Array | None, out_int32: bool, right: bool) -> Array:
+    kind = promotion.promote_types(sequence.dtype, values.dtype)
+    if sorter is not None:
+        sequence = np.take_along_axis(sequence, sorter, -1)
+    sequence, values = np.ascontiguousarray(converted(sequence, kind)), np.asarray(converted(values, kind), order="C")
+    places = searched(sequence, values, right)
+    if places is None:
+        rows = sequence.reshape(-1, sequence.shape[-1])
+        places = halved(np, rows, values.reshape(len(rows), -1), right).reshape(values.shape)
+    return places.astype(np.int32 if out_int32 else np.int64, copy=False)
+
+
+def halved(xp: Any, rows: Any, values: Any, right: bool) -> Any:
+    """Where in rows (b, n) of which each is sorted values (b, m) would be put, int64, by halving, as PyTorch does: so NaN, and rows that are in no
+    order, give what they give there. xp: numpy or jax.numpy."""
+    start, end = xp.zeros(values.shape, np.int64), xp.full(values.shape, rows.shape[-1], np.int64)
+    for _ in range(int(rows.shape[-1]).bit_length()):
+        middle = start + (end - start) // 2
+        at = xp.take_along_axis(rows, xp.minimum(middle, rows.shape[-1] - 1), -1)
+        before = (at > values) if right else (at >= values)
+        start, end = xp.where(before | (start >= end), start, middle + 1), xp.where(before, middle, end)
+    return start
+
+
+def _searched_result(sequence: Array, values: Array, sorter: Array | None, out_int32: bool, right: bool) -> Array | None:
+    plain = sequence.dtype.kind in "iuf" and values.dtype.kind in "iuf" and sequence.size and values.size and sequence.ndim
+    return stand_in(values.shape, np.dtype(np.int32 if out_int32 else np.int64)) if plain else None
+
+
+searchsorted = Forms(_searched, _searched_result, True)

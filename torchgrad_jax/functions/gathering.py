@@ -23,7 +23,7 @@ from torchgrad_jax.declaration.derivative import refuse_complex
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.functions import views
-from torchgrad_jax.functions.indexing import index_tensors, known_bounds, put_at, refuse_byte_mask
+from torchgrad_jax.functions.indexing import index_tensors, known_bounds, may_be_out_of_range, put_at, refuse_byte_mask
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.indexing import BOUNDS
 from torchgrad_jax.operators.pointwise import cast_to
@@ -118,14 +118,15 @@ def _choose(name: str, index: Tensor, size: int, dim: int) -> str:
     is known not to be."""
     if not index._aval.size:
         return name
+    error, negative = BOUNDS[name]
+    least = -size if negative else 0
     bounds = known_bounds(index)
     if bounds is None:
-        return name + "_checked"
-    error, negative = BOUNDS[name]
+        return name + "_checked" if may_be_out_of_range(index, least, size) else name
     low, high = bounds
     if high >= size:
         raise error(high, dim, size)
-    if low < (-size if negative else 0):
+    if low < least:
         raise error(low, dim, size)
     return name
 

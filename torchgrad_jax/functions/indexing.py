@@ -484,6 +484,14 @@ def known_bounds(index: Tensor) -> tuple[int, int] | None:
     return found
 
 
+def may_be_out_of_range(index: Tensor, low: int, size: int) -> bool:
+    """Whether an index of which no more is known may have an element below `low`, or of `size` and above: one that is a view has none that its memory
+    has not."""
+    whole = None if index._view is None else _viewed(index)
+    bounds = None if whole is None else whole.known_bounds()
+    return bounds is None or bounds[0] < low or bounds[1] >= size
+
+
 def _viewed(index: Tensor) -> Value | None:
     """All that a view is part of, where its elements are of that."""
     storage = index._storage
@@ -502,7 +510,7 @@ def _check_indices(shape: tuple[int, ...], indices: dict[int, Tensor]) -> bool:
         bounds = known_bounds(index)
         n = shape[dim]
         if bounds is None:
-            known = False
+            known = known and not may_be_out_of_range(index, -n, n)
         elif bounds[0] < -n or bounds[1] >= n:
             bad = next(i for i in np.asarray(index._concrete()).flat if not -n <= i < n)
             # PyTorch counts the index tensors here, not the dimensions.

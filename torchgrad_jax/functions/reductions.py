@@ -326,6 +326,13 @@ def _check_search(sequence: Tensor, input: Any, right: bool, side: str | None, s
             "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
         )  # fmt: skip
     shape = sequence._aval.shape
+    if len(shape) != 1 and (not isinstance(input, Tensor) or not input._aval.ndim):
+        raise RuntimeError(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor "
+            f"dim({len(shape)}) and input value's dim(0) numel(1)"
+        )
+    if not shape:
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension")
     if isinstance(input, Tensor) and len(shape) != 1 and (len(input._aval.shape) != len(shape) or input._aval.shape[:-1] != shape[:-1]):
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor "

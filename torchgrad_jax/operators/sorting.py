@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -14,7 +13,6 @@ from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
-from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.reduction import wrap_one
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.value import aval_of
@@ -246,35 +244,23 @@ def mode(x: Any, dim: int, keepdim: bool) -> Any:
 # ---------------------------------------------------------------------- search and counting
 
 
-def _search(sequence: Any, values: Any, right: bool) -> Any:
-    side = "right" if right else "left"
-    method = "compare_all" if sequence.size <= 64 else "scan"
-    return loops.searchsorted(sequence, values.reshape(-1), side=side, method=method).reshape(values.shape)
-
-
 def _check_values(sequence: Any, values: Any, sorter: Any, **_: Any) -> None:
     if isinstance(values, type) or values.size:
         refusing("searchsorted_out_cpu", "bc")(aval_of((), promotion.result_type([sequence, values])))
 
 
 @op("_searchsorted(Tensor sorted_sequence, Tensor|Scalar self, Tensor? sorter, bool out_int32, bool right)", differentiable=False,
-    method=False, toplevel=False, validate=_check_values)  # fmt: skip
+    method=False, toplevel=False, validate=_check_values, numpy=numpy_indexing.searchsorted)  # fmt: skip
 def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right: bool) -> Any:
     """Where each value would be put into the sorted last dimension of `sequence`."""
     if sorter is not None:
         sequence = take_along(sequence, sorter, sequence.ndim - 1)
     kind = promotion.promote_types(np.dtype(sequence.dtype), np.dtype(values.dtype))
     sequence, values = sequence.astype(kind), values.astype(kind)
-    if not values.size:
+    if not values.size or not sequence.size:
         return jnp.zeros(values.shape, np.int32 if out_int32 else np.int64)
-    if sequence.ndim <= 1:
-        found = _search(sequence, values, right)
-    else:
-        batch = sequence.shape[:-1]
-        rows = sequence.reshape(math.prod(batch), sequence.shape[-1])
-        searched = values.reshape(math.prod(batch), -1)
-
-        found = jax.vmap(lambda s, v: _search(s, v, right))(rows, searched).reshape(values.shape)
+    rows = sequence.reshape(-1, sequence.shape[-1])
+    found = numpy_indexing.halved(jnp, rows, values.reshape(rows.shape[0], -1), right).reshape(values.shape)
     return found.astype(np.int32 if out_int32 else np.int64)
 
 

@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
 
@@ -21,13 +20,11 @@ def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 scan, map, fori_loop, while_loop = _as_loop(lax.scan), _as_loop(lax.map), _as_loop(lax.fori_loop), _as_loop(lax.while_loop)
-# Those of JAX's functions that have loops within.
-searchsorted = _as_loop(jnp.searchsorted)
 
 
 @_as_loop
 def expm(x: Any, **options: Any) -> Any:
-    """The exponential of a matrix."""
+    """The exponential of a matrix, which has a loop within."""
     from jax.scipy import linalg  # 14 ms that importing this package need not take
 
     return linalg.expm(x, **options)

@@ -121,4 +121,10 @@ def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
     return (values, places) if ordering.order(x, places, values, largest) else None
 
 
+def searched(x: Any, sought: Any, right: bool) -> Any:
+    """What `ordering.search` writes into a new array, None where it cannot."""
+    places = np.empty(sought.shape, np.int64)
+    return places if ordering.search(x, sought, places, right) else None
+
+
 sharing.heed_forks()

@@ -48,6 +48,19 @@ cdef extern from *:
             places[j] = i;                                                                                                    \\
             limit = x[places[held - 1]];                                                                                      \\
         }                                                                                                                     \\
+    }                                                                                                                         \\
+    static void tj_search_##letter(const void* row, int64_t n, const void* sought, int64_t count, int right, int64_t* places) {\\
+        const type *x = (const type*)row, *values = (const type*)sought;                                                      \\
+        int64_t i;                                                                                                            \\
+        for (i = 0; i < count; i++) {                                                                                         \\
+            type value = values[i];                                                                                           \\
+            int64_t start = 0, end = n;                                                                                       \\
+            while (start < end) {                                                                                             \\
+                int64_t middle = start + (end - start) / 2;                                                                   \\
+                if (right ? x[middle] > value : x[middle] >= value) { end = middle; } else { start = middle + 1; }            \\
+            }                                                                                                                 \\
+            places[i] = start;                                                                                                \\
+        }                                                                                                                     \\
     }
     TJ_ORDERS(f, float, int32_t, TJ_KEY_OF_FLOAT, INT32_MAX)
     TJ_ORDERS(d, double, int64_t, TJ_KEY_OF_FLOAT, INT64_MAX)
@@ -106,8 +119,19 @@ cdef extern from *:
         }
         return !o.failed;
     }
+    static void tj_search(const char* x, char kind, int size, int64_t rows, int64_t n, const char* sought, int64_t count, int right, int64_t* places) {
+        int64_t row;
+        Py_BEGIN_ALLOW_THREADS
+        for (row = 0; row < rows; row++) {
+            TJ_OF_KIND(kind, tj_search_)(x + row * n * size, n, sought + row * count * size, count, right, places + row * count);
+        }
+        Py_END_ALLOW_THREADS
+    }
     """
     enum: TJ_FEW_PLACES, TJ_MOST_MERGED
+    void tj_search(
+        const char* x, char kind, int size, int64_t rows, int64_t n, const char* sought, int64_t count, int right, int64_t* places
+    ) noexcept
     int tj_order(const char* x, char kind, int size, int64_t rows, int64_t n, int64_t k, int largest, int64_t* places, char* values) noexcept
 
 
@@ -141,3 +165,31 @@ cdef inline bint order(object x, object places, object values, bint largest) exc
     finally:
         PyBuffer_Release(&given)
     return done
+
+
+cdef inline bint search(object x, object sought, object places, bint right) except *:
+    cdef Py_buffer given, asked, made
+    cdef int64_t n, rows
+    cdef char kind
+    cdef bint fits
+    PyObject_GetBuffer(x, &given, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+    try:
+        kind = given.format[0]
+        if not given.ndim or not given.len or kind not in b"fdil" or given.format[1] != 0 or given.itemsize != (4 if kind in b"fi" else 8):
+            return False
+        n = given.shape[given.ndim - 1]
+        rows = given.len // given.itemsize // n
+        PyObject_GetBuffer(sought, &asked, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        try:
+            PyObject_GetBuffer(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            fits = asked.format[0] == kind and asked.format[1] == 0 and made.len // 8 == asked.len // given.itemsize
+            if fits:
+                tj_search(
+                    <char*>given.buf, kind, <int>given.itemsize, rows, n, <char*>asked.buf, made.len // 8 // rows, right, <int64_t*>made.buf,
+                )
+            PyBuffer_Release(&made)
+        finally:
+            PyBuffer_Release(&asked)
+    finally:
+        PyBuffer_Release(&given)
+    return fits

@@ -1,4 +1,5 @@
-"""The places of elements in their order by a function of C's, in compiled modules (`ordering.pxd`): for the interpreter. Here there is none."""
+"""The places of elements in their order, and in that of others, by functions of C's, in compiled modules (`ordering.pxd`): for the interpreter. Here
+there are none."""
 
 from __future__ import annotations
 
@@ -9,4 +10,11 @@ def order(x: Any, places: Any, values: Any, largest: bool) -> bool:
     """Write into `places` (..., k), int64, where in each row of `x` (..., n) the k smallest elements are, or the largest, in their order: equal ones
     in the order of their places, NaN as the largest; and into `values`, unless it is None, what they are. Returns whether it could: `x` must be
     contiguous, of float32, float64, int32 or int64, and k at most 64, or n at most 4,096."""
+    return False
+
+
+def search(x: Any, sought: Any, places: Any, right: bool) -> bool:
+    """Write into `places` (..., m), int64, where in each row of `x` (..., n), or in the only one, the elements of `sought` (..., m) would be put:
+    before what is not less, or (right) before what is greater, halving from the middle. Returns whether it could: all must be contiguous, `x` and
+    `sought` of one of these dtypes and not empty."""
     return False
