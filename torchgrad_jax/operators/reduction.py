@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -92,17 +93,24 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep((total / jnp.asarray(count_of(x.shape, dims), total.dtype)).astype(x.dtype), dims, keepdim)
 
 
+@lru_cache(1024)
+def _spreading(shape: tuple[int, ...], dim: Any, keepdim: bool) -> tuple[int, Any]:
+    """How many elements of `shape` were reduced to one, and the index that gives a result its dimensions again, None where it needs none."""
+    dims = wrap_dims(dim, len(shape))
+    if keepdim or len(dims) == len(shape):  # one number needs no dimensions
+        return count_of(shape, dims), None
+    return count_of(shape, dims), tuple([None if d in dims else slice(None) for d in range(len(shape))])
+
+
 def _spread_form(divided: bool) -> forms.Forms:
     """The gradient of a sum, or of a mean: the same for all that were added."""
 
     def spread_evenly(grad: Any, aval: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
-        dims = wrap_dims(dim, aval.ndim)
+        count, index = _spreading(aval.shape, dim, keepdim)
         if divided:
             share = grad.astype(np.float32) if is_half(grad.dtype) else grad
-            grad = (share / np.asarray(count_of(aval.shape, dims), share.dtype)).astype(grad.dtype)
-        if not keepdim and len(dims) < aval.ndim:  # one number needs no dimensions
-            grad = grad[tuple([None if d in dims else slice(None) for d in range(aval.ndim)])]
-        return forms.expand(forms.converted(grad, aval.dtype), aval.shape)
+            grad = np.asarray((share / share.dtype.type(count)).astype(grad.dtype))
+        return forms.expand(forms.converted(grad if index is None else grad[index], aval.dtype), aval.shape)
 
     return forms.Forms(spread_evenly, lambda grad, aval, **_: forms.stand_in(aval.shape, aval.dtype))
 
