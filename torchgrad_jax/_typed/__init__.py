@@ -39,7 +39,7 @@ DECLARATIONS = (
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip
-HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce")])  # of C's, which declarations include
+HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce", "windows")])  # of C's, which declarations include
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

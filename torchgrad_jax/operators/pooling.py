@@ -17,7 +17,7 @@ from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.convolution import shifted
 from torchgrad_jax.operators.embedding import first_outside
 from torchgrad_jax.operators.resampling import Taps, means
-from torchgrad_jax.runtime.baseline.loops import how_of_windows
+from torchgrad_jax.runtime.baseline.loops import ADDED, GRADIENT, PLACES, PUT, TAKEN, VALUES, even_bounds, how_of_places, how_of_windows, how_within
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import POOLING
 
@@ -88,7 +88,7 @@ def _choice(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, s
         return best, place
     flat, inside = _window_indices(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
     windows = _gathered(x, flat, inside, len(kernel))
-    place = jnp.argmax(windows, -1).astype(np.int32)
+    place = _last_nan_or_largest(windows).astype(np.int32)
     best = jnp.take_along_axis(windows, place[..., None], -1, mode="clip")[..., 0]
     shape = (*x.shape[: -len(kernel)], *sizes)
     return best.reshape(shape), place.reshape(shape)
@@ -145,12 +145,25 @@ def _flat_index(place: Any, spatial: Ints, kernel: Ints, stride: Ints, padding: 
 
 def scattered(grad: Any, index: Any, shape: Ints, count: int) -> Any:
     """`grad` added up at flat indices of the last `count` dimensions of zeros of shape `shape`."""
-    if not grad.size:
-        return jnp.zeros(shape, grad.dtype)
-    rows = math.prod(shape[:-count])
-    grad, index = grad.reshape(rows, -1), index.reshape(rows, -1)
-    zeros = jnp.zeros((rows, math.prod(shape[-count:])), grad.dtype)
-    return zeros.at[jnp.arange(rows)[:, None], index].add(grad, mode="promise_in_bounds").reshape(shape)
+    return _at_places(grad, index, shape, count, ADDED) if grad.size else jnp.zeros(shape, grad.dtype)
+
+
+def _at_places(x: Any, index: Any, shape: Ints, count: int, of: int) -> Any:
+    if _has_loop(x.dtype, index.shape, shape) and index.dtype == np.int64:
+        return _AT_PLACES.bind(x, index, of=of, spatial=shape[-count:])[0]
+    return _said_at_places(x, index, of=of, spatial=shape[-count:])[0]
+
+
+def _said_at_places(x: Any, index: Any, *, of: int, spatial: Ints) -> list[Any]:
+    """What elements become of flat indices of the last dimensions, or which are there, in terms of jax.numpy."""
+    lead = index.shape[: -len(spatial)]
+    rows, volume = math.prod(lead), math.prod(spatial)
+    flat = index.reshape(rows, math.prod(index.shape[len(lead) :]))
+    x = x.reshape(rows, volume if of == TAKEN else flat.shape[1])
+    if of == TAKEN:
+        return [jnp.take_along_axis(x, flat, -1, mode="clip").reshape(index.shape)]
+    at = jnp.zeros((rows, volume), x.dtype).at[jnp.arange(rows)[:, None], flat]
+    return [(at.add(x, mode="promise_in_bounds") if of == ADDED else at.set(x, mode="drop")).reshape(*lead, *spatial)]
 
 
 def _is_tiling(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> bool:
@@ -205,35 +218,58 @@ def _said(x: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, 
     return _channels_first(best, count)
 
 
-_LOOP = primitives.Loop(POOLING, how_of_windows, lambda x, *grad, sizes, **windows: [x.shape if grad else (*x.shape[:-2], *sizes)])
-_LARGEST = primitives.primitive("max_pool", lambda x, **windows: [_said(x, **windows)], _LOOP, leading=True)
-_LARGEST_GRAD = primitives.primitive("max_pool_grad", lambda x, grad, **windows: [_said_grad(x, grad, **windows)], _LOOP, leading=True)
+def _said_of(x: Any, *grad: Any, of: int, **windows: Any) -> list[Any]:
+    """What the loops compute of windows, in terms of jax.numpy."""
+    if not windows["kernel"]:
+        return list(_said_evenly(x, windows["sizes"]))
+    if of == PLACES:
+        return list(_said_with_places(x, **windows))
+    return [_said_grad(x, *grad, **windows) if grad else _said(x, **windows)]
 
 
-def _has_loop(x: Any, kernel: Ints, sizes: Ints) -> bool:
-    """Whether these are windows that the loop knows."""
-    return x.dtype == np.float32 and len(kernel) == 2 and 0 < x.size < 1 << 31 and 0 not in sizes and primitives.has(POOLING)
+def _shapes(x: Any, *grad: Any, of: int, sizes: Ints, **windows: Any) -> list[Ints]:
+    return [x.shape] if grad else [(*x.shape[: -len(sizes)], *sizes)] * (2 if of == PLACES else 1)
+
+
+_LARGEST = primitives.primitive("max_pool", _said_of, primitives.Loop(POOLING, how_of_windows, _shapes, places=True), leading=True)
+_AT_PLACES = primitives.primitive(
+    "at_places", _said_at_places,
+    primitives.Loop(POOLING, how_of_places, lambda x, index, *, spatial, of: [index.shape if of == TAKEN else (*x.shape[: -len(spatial)], *spatial)]),
+    leading=True,
+)  # fmt: skip
+
+
+def _has_loop(dtype: Any, *shapes: Ints) -> bool:
+    """Whether the loops know elements of this dtype, in arrays of such shapes."""
+    return dtype in (np.float32, np.float64) and all([0 < math.prod(shape) < 1 << 31 for shape in shapes]) and primitives.has(POOLING)
+
+
+def _windows(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> dict[str, Ints]:
+    sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
+    return dict(kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
 
 
 def _max_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     """The largest element of each window of the last dimensions; nan where there is one."""
-    sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
-    windows = dict(kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
-    return _LARGEST.bind(x, **windows)[0] if _has_loop(x, kernel_size, sizes) else _said(x, **windows)
+    windows = _windows(x, kernel_size, stride, padding, dilation, ceil_mode)
+    return _LARGEST.bind(x, of=VALUES, **windows)[0] if _has_loop(x.dtype, x.shape, windows["sizes"]) else _said(x, **windows)
 
 
 def _max_pool_grad(grad: Any, self: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
-    sizes = _sizes(self, kernel_size, stride, padding, dilation, ceil_mode)
-    windows = dict(kernel=kernel_size, stride=stride, padding=padding, dilation=dilation, sizes=sizes)
-    by_loop = _has_loop(self, kernel_size, sizes) and grad.dtype == self.dtype
-    return _LARGEST_GRAD.bind(self, grad, **windows)[0] if by_loop else _said_grad(self, grad, **windows)
+    windows = _windows(self, kernel_size, stride, padding, dilation, ceil_mode)
+    by_loop = _has_loop(self.dtype, self.shape, windows["sizes"]) and grad.dtype == self.dtype
+    return _LARGEST.bind(self, grad, of=GRADIENT, **windows)[0] if by_loop else _said_grad(self, grad, **windows)
 
 
 def _max_pool_with_indices(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Any:
     """The largest element of each window, and its index in the flattened spatial dimensions."""
-    sizes = _sizes(x, kernel_size, stride, padding, dilation, ceil_mode)
-    best, place = _choice(x, kernel_size, stride, padding, dilation, sizes)
-    return best, _flat_index(place, x.shape[-len(kernel_size) :], kernel_size, stride, padding, dilation, sizes)
+    windows = _windows(x, kernel_size, stride, padding, dilation, ceil_mode)
+    return tuple(_LARGEST.bind(x, of=PLACES, **windows)) if _has_loop(x.dtype, x.shape, windows["sizes"]) else _said_with_places(x, **windows)
+
+
+def _said_with_places(x: Any, *, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> tuple[Any, Any]:
+    best, place = _choice(x, kernel, stride, padding, dilation, sizes)
+    return best, _flat_index(place, x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
 
 
 _MAX_POOL = "(Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode)"
@@ -299,12 +335,6 @@ def _avg_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode:
     return lax.div(sums, jnp.broadcast_to(jnp.asarray(divisors, sums.dtype), sums.shape)).astype(x.dtype)
 
 
-def adaptive_bounds(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the `out` windows that cover `n` elements begin and end: floor(i * n / out) and ceil((i + 1) * n / out)."""
-    i = np.arange(out)
-    return i * n // max(out, 1), -((i + 1) * -n // max(out, 1))
-
-
 def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
     """Means of windows that cover the last dimensions evenly."""
     count, dtype, x = len(output_size), x.dtype, wide(x)
@@ -317,7 +347,7 @@ def _adaptive_avg_pool(x: Any, output_size: Ints) -> Any:
             split = lax.reshape(x, (*x.shape[:axis], out, n // out, *x.shape[axis + 1 :]))
             x = lax.reduce_sum(split, (axis + 1,)) / jnp.asarray(n // out, x.dtype)
             continue
-        x = means(*adaptive_bounds(n, out), n).apply(x, axis)
+        x = means(*even_bounds(n, out), n).apply(x, axis)
     return x.astype(dtype)
 
 
@@ -326,22 +356,28 @@ def _adaptive_avg_pool_back(grad: Any, shape: Ints, output_size: Ints) -> Any:
     for i, out in reversed(list(enumerate(output_size))):
         axis = len(shape) - len(output_size) + i
         if shape[axis] != out:
-            grad = means(*adaptive_bounds(shape[axis], out), shape[axis]).transposed().apply(grad, axis)
+            grad = means(*even_bounds(shape[axis], out), shape[axis]).transposed().apply(grad, axis)
     return grad.astype(dtype)
 
 
 def _adaptive_choice(x: Any, output_size: Ints) -> tuple[Any, Any]:
     """The largest element of each window, and its index in the flattened spatial dimensions."""
+    if _has_loop(x.dtype, x.shape, output_size):
+        return tuple(_LARGEST.bind(x, of=PLACES, kernel=(), stride=(), padding=(), dilation=(), sizes=output_size))
+    return _said_evenly(x, output_size)
+
+
+def _said_evenly(x: Any, output_size: Ints) -> tuple[Any, Any]:
     spatial = x.shape[-len(output_size) :]
     coordinates = []
     for n, out in zip(spatial, output_size, strict=True):
-        start, stop = adaptive_bounds(n, out)
+        start, stop = even_bounds(n, out)
         longest = int((stop - start).max()) if out else 1
-        # A short window meets its last element again, which changes neither the largest nor the first place of it.
+        # A short window meets its last element again, which changes neither the largest nor where it is.
         coordinates.append(np.minimum(start[:, None] + np.arange(longest), stop[:, None] - 1))
     flat, inside = flat_windows(spatial, coordinates)
     windows = _gathered(x, flat, inside, len(spatial))
-    place = jnp.argmax(windows, -1, keepdims=True)
+    place = _last_nan_or_largest(windows)[..., None]
     best = jnp.take_along_axis(windows, place, -1, mode="clip")[..., 0]
     index = jnp.take_along_axis(jnp.broadcast_to(flat, windows.shape), place, -1, mode="clip")[..., 0]
     shape = (*x.shape[: -len(spatial)], *output_size)
@@ -391,16 +427,34 @@ def _chosen_starts(sample: Any, n: int, kernel: int, out: int) -> Any:
     return jnp.concatenate([starts, last], -1)
 
 
-def _flat_chosen(samples: Any, spatial: Ints, kernel: Ints, sizes: Ints) -> Any:
-    """Flat indices of the elements of each window: (N, C, dims) to (N, C, all windows, all elements)."""
+def _chosen_bounds(samples: Any, spatial: Ints, kernel: Ints, sizes: Ints) -> Any:
+    """Where all windows begin and end, dimension by dimension: (N, C, dims) to (N, C, windows of each dimension, 2)."""
     # PyTorch takes the numbers of an image in the order W, H, those of a volume in the order D, H, W.
     order = (1, 0) if len(spatial) == 2 else (0, 1, 2)
-    flat = jnp.zeros((*samples.shape[:2], 1, 1), np.int64)
+    bounds = []
     for i, (n, k, m) in enumerate(zip(spatial, kernel, sizes, strict=True)):
-        at = _chosen_starts(samples[..., order[i]], n, k, m)[..., None] + np.arange(k)
-        flat = flat[:, :, :, None, :, None] * n + at[:, :, None, :, None, :]
-        flat = flat.reshape(*samples.shape[:2], flat.shape[2] * flat.shape[3], flat.shape[4] * flat.shape[5])
-    return flat
+        start = jnp.clip(_chosen_starts(samples[..., order[i]], n, k, m), 0, n - k)
+        bounds.append(jnp.stack([start, start + k], -1))
+    return jnp.concatenate(bounds, -2)
+
+
+def _said_within(x: Any, bounds: Any, *, kernel: Ints, sizes: Ints) -> list[Any]:
+    """The largest element of each window within such bounds, and its index in the flattened spatial dimensions, in terms of jax.numpy."""
+    lead, first = bounds.shape[:-2], 0
+    flat = jnp.zeros((*lead, 1, 1), np.int64)
+    for n, k, m in zip(x.shape[-len(sizes) :], kernel, sizes, strict=True):
+        at = bounds[..., first : first + m, :1] + np.arange(k)
+        flat = (flat[..., :, None, :, None] * n + at[..., None, :, None, :]).reshape(*lead, flat.shape[-2] * m, flat.shape[-1] * k)
+        first += m
+    windows = jnp.take_along_axis(x.reshape(*lead, 1, -1), flat, -1, mode="clip")
+    place = _last_nan_or_largest(windows)[..., None]
+    return [jnp.take_along_axis(a, place, -1, mode="clip").reshape(*lead, *sizes) for a in (windows, flat)]
+
+
+_WITHIN = primitives.primitive(
+    "max_pool_within", _said_within,
+    primitives.Loop(POOLING, how_within, lambda x, bounds, *, kernel, sizes: [(*bounds.shape[:-2], *sizes)] * 2, places=True), leading=True,
+)  # fmt: skip
 
 
 def _last_nan_or_largest(windows: Any) -> Any:
@@ -417,11 +471,10 @@ def _fractional_max_pool(x: Any, samples: Any, kernel_size: Ints, output_size: I
     shape = (*x.shape[:-count], *output_size)
     if not math.prod(shape):
         return jnp.zeros(shape, x.dtype), jnp.zeros(shape, np.int64)
-    flat = _flat_chosen(samples[: lead[0]], spatial, kernel_size, output_size)
-    windows = jnp.take_along_axis(x.reshape(*lead, 1, -1), flat, -1, mode="clip")
-    place = _last_nan_or_largest(windows)[..., None]
-    best, index = (jnp.take_along_axis(a, place, -1, mode="clip").reshape(shape) for a in (windows, flat))
-    return best, index
+    bounds, x = _chosen_bounds(samples[: lead[0]], spatial, kernel_size, output_size), x.reshape(*lead, *spatial)
+    within = _WITHIN.bind if _has_loop(x.dtype, x.shape, output_size) else _said_within
+    best, index = within(x, bounds, kernel=kernel_size, sizes=output_size)
+    return best.reshape(shape), index.reshape(shape)
 
 
 def _fractional_grad(grad: Any, self: Any, result1: Any, output_size: Ints) -> Any:
@@ -448,17 +501,12 @@ def _max_unpool(x: Any, indices: Any, output_size: Ints) -> tuple[Any, Any]:
     shape = (*x.shape[:-count], *output_size)
     if not x.size:
         return jnp.zeros(shape, x.dtype), jnp.zeros(2, np.int64)
-    rows = math.prod(shape[:-count])
-    at = jnp.arange(rows)[:, None], indices.reshape(rows, -1)
-    made = jnp.zeros((rows, volume), x.dtype).at[at].set(x.reshape(rows, -1), mode="drop").reshape(shape)
-    return made, first_outside(indices, 0, volume)
+    return _at_places(x, indices, shape, count, PUT), first_outside(indices, 0, volume)
 
 
 def _unpool_grad(dims: int) -> Callable[..., Any]:
     def formula(grad: Any, indices: Any) -> Any:
-        lead = grad.shape[:-dims]
-        rows, flat = (a.reshape(*lead, math.prod(a.shape[-dims:])) for a in (grad, indices))
-        return jnp.take_along_axis(rows, flat, -1, mode="clip").reshape(indices.shape)
+        return _at_places(grad, indices, grad.shape, dims, TAKEN)
 
     return formula
 

@@ -9,39 +9,91 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.cost import product
+from torchgrad_jax.runtime.baseline.cost import CHEAP, product
 from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.native import handlers
 
-# An element of the images, and one of the windows beyond the first few; a point, and each of its channels; an element
-# of a sum; a gate's function of one sum, and its
-# derivative.
-_ELEMENT, _OF_WINDOW, _POINT, _SAMPLE, _TAP, _GATE = 0.4, 0.6, 6.0, 2.0, 0.5, 1.5
+# An element of the images, and one of the windows beyond the first few; one that has a place; a point, and each of its channels; an element
+# of a sum; a gate's function of one sum, and its derivative.
+_ELEMENT, _OF_WINDOW, _PLACE, _POINT, _SAMPLE, _TAP, _GATE = 0.4, 0.6, 1.0, 6.0, 2.0, 0.5, 1.5
 
 Ints = tuple[int, ...]
 
 
-def how_of_windows(images: Any, *grad: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> np.ndarray:
-    """What the loops are told of windows of images of such an aval: `sizes` of them, two numbers each."""
-    return np.array([*images.shape[-2:], *sizes, *[n for numbers in zip(kernel, stride, padding, dilation, strict=True) for n in numbers]], np.int64)
+# What is asked for of windows: their largest elements; these and their places; given the largest elements' gradient, that of what they are of. Or
+# what becomes of elements that have places, added up or put there; or what is there.
+VALUES, PLACES, GRADIENT, ADDED, PUT, TAKEN = range(6)
+
+
+def even_bounds(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the `out` windows that cover `n` elements begin and end: floor(i * n / out) and ceil((i + 1) * n / out)."""
+    i = np.arange(out)
+    return i * n // max(out, 1), -((i + 1) * -n // max(out, 1))
+
+
+def how_of_windows(x: Any, *grad: Any, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> np.ndarray:
+    """What the loops are told of windows of the last dimensions of such an aval: `sizes` of them. kernel: empty where they cover these evenly."""
+    spatial = x.shape[-len(sizes) :]
+    if kernel:
+        return _how(x, of, spatial, sizes, list(zip(kernel, stride, padding, dilation, strict=True)))
+    bounds = [np.stack(even_bounds(*numbers), 1).ravel() for numbers in zip(spatial, sizes, strict=True)]
+    return np.concatenate([_how(x, of, spatial, sizes, [_BOUND] * len(sizes)), *bounds])
+
+
+def how_within(x: Any, bounds: Any, *, kernel: Ints, sizes: Ints) -> np.ndarray:
+    """What the loops are told of windows that begin and end where an operand says."""
+    return _how(x, PLACES, x.shape[-len(sizes) :], sizes, [_BOUND] * len(sizes))
+
+
+def how_of_places(x: Any, places: Any, *, of: int, spatial: Ints) -> np.ndarray:
+    """What the loops are told of elements of such an aval that have places in the last dimensions of what becomes of them, or that are there:
+    `spatial`."""
+    return _how(x, of, spatial, places.shape[-len(spatial) :], [_ALONE] * len(spatial))
+
+
+# The kernel's size, stride, padding and dilation of windows that are single elements, and of those that have bounds.
+_ALONE, _BOUND = (1, 1, 0, 1), (0, 1, 0, 1)
+
+
+def _how(x: Any, of: int, spatial: Ints, sizes: Ints, each: list[Ints]) -> np.ndarray:
+    missing, volumes = 3 - len(spatial), math.prod(x.shape[: -len(spatial)])
+    lead = (1,) * missing
+    return np.array([x.dtype.itemsize, of, volumes, *lead, *spatial, *lead, *sizes, *[n for one in [_ALONE] * missing + each for n in one]], np.int64)
 
 
 def _cost_of_windows(eqn: Any) -> float:
-    x, kernel = eqn.invars[0].aval, eqn.params["kernel"]
-    windows = x.size // (x.shape[-2] * x.shape[-1]) * eqn.params["sizes"][0] * eqn.params["sizes"][1]
-    return 3_000.0 + _ELEMENT * x.size + _OF_WINDOW * windows * max(kernel[0] * kernel[1] - 4, 0)
+    x, sizes, kernel = eqn.invars[0].aval, eqn.params["sizes"], eqn.params["kernel"]
+    windows = x.size // math.prod(x.shape[-len(sizes) :]) * math.prod(sizes)
+    beyond = max(math.prod(kernel) - 4, 0) if kernel else 0
+    return 3_000.0 + (_ELEMENT * x.size + _OF_WINDOW * windows * beyond) * x.dtype.itemsize / 4
 
 
-@rule("max_pool", "max_pool_grad", cost=_cost_of_windows, fresh=True)
-def _largest(eqn: Any) -> Any:
-    how, shape = how_of_windows(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[0].aval.shape
+def _cost_of_places(eqn: Any) -> float:
+    return 3_000.0 + _PLACE * eqn.invars[1].aval.size + CHEAP * eqn.outvars[0].aval.size
 
-    def pool(x: Any, grad: Any = None) -> Any:
-        made = np.empty(shape, np.float32)
-        handlers.pool(contiguous(x), None if grad is None else contiguous(grad), made, how)
-        return [made]
+
+def _pooled(how: np.ndarray, avals: list[Any]) -> Any:
+    def pool(*given: Any) -> Any:
+        made = [np.empty(aval.shape, aval.dtype) for aval in avals]
+        handlers.pool([contiguous(x) for x in given], made, how)
+        return made
 
     return pool
+
+
+@rule("max_pool", cost=_cost_of_windows, fresh=True)
+def _largest(eqn: Any) -> Any:
+    return _pooled(how_of_windows(*[v.aval for v in eqn.invars], **eqn.params), [v.aval for v in eqn.outvars])
+
+
+@rule("max_pool_within", cost=_cost_of_windows, fresh=True)
+def _largest_within(eqn: Any) -> Any:
+    return _pooled(how_within(*[v.aval for v in eqn.invars], **eqn.params), [v.aval for v in eqn.outvars])
+
+
+@rule("at_places", cost=_cost_of_places, fresh=True)
+def _at_places(eqn: Any) -> Any:
+    return _pooled(how_of_places(*[v.aval for v in eqn.invars], **eqn.params), [v.aval for v in eqn.outvars])
 
 
 def how_of_points(image: Any, grid: Any, *grad: Any, of: int, interpolation_mode: int, padding_mode: int, align_corners: bool) -> np.ndarray:

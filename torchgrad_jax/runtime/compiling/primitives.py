@@ -24,13 +24,19 @@ from torchgrad_jax.runtime.compiling.foreign import knows
 
 class Loop(NamedTuple):
     """A loop of C's: the foreign function that it is for XLA; and of operands of such avals, under such parameters, what it is told and the shapes of
-    its results, which have the first operand's dtype. least: of how many elements on it is the quicker one for XLA, too, which else joins what
-    jax.numpy says with what is around it."""
+    its results, which have the first operand's dtype, but the second one int64 if it is of `places`. least: of how many elements on it is the quicker
+    one for XLA, too, which else joins what jax.numpy says with what is around it."""
 
     target: str
     how: Callable[..., np.ndarray]
     shapes: Callable[..., list[tuple[int, ...]]]
     least: int = 0
+    places: bool = False
+
+    def results(self, *avals: Any, **parameters: Any) -> list[Any]:
+        """The results' avals."""
+        dtypes = avals[0].dtype, np.dtype(np.int64) if self.places else avals[0].dtype
+        return [avals[0].update(shape=shape, dtype=dtypes[i == 1]) for i, shape in enumerate(self.shapes(*avals, **parameters))]
 
 
 _loops: dict[Any, Loop] = {}
@@ -59,7 +65,7 @@ def primitive(name: str, function: Callable[..., Sequence[Any]], loop: Loop, lea
         return found, [0] * len(found)
 
     made.def_impl(lambda *arrays, **parameters: jax.jit(partial(made.bind, **parameters))(*arrays))
-    made.def_abstract_eval(lambda *avals, **parameters: [avals[0].update(shape=shape) for shape in loop.shapes(*avals, **parameters)])
+    made.def_abstract_eval(loop.results)
     ad.primitive_jvps[made] = differentiated
     batching.primitive_batchers[made] = mapped
     mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=True))

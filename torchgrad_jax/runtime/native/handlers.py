@@ -61,9 +61,9 @@ def pooler(minor: int) -> Any:
     return pooling.handler(minor)
 
 
-def pool(x: Any, grad: Any, out: Any, how: Any) -> bool:
+def pool(given: Any, made: Any, how: Any) -> bool:
     """See `pooling.pool`."""
-    return pooling.pool(x, grad, out, how)
+    return pooling.pool(given, made, how)
 
 
 def sampler(minor: int) -> Any:

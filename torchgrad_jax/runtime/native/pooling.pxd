@@ -3,36 +3,53 @@ from cpython.pycapsule cimport PyCapsule_New
 from torchgrad_jax.runtime.native cimport sharing
 from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
-# The largest elements of windows of images, float32: first down, row by row, as many columns at once as a vector has, then across. For the gradient
-# each window is searched again; windows of 2 x 2 that lie side by side, which most are, many at a time.
+# The largest elements of windows of volumes, and of images, which have one slice, float32 and float64: first down, row by row, as many columns at once as a
+# vector has, then across. For the gradient each window is searched again; windows of 2 x 2 that lie side by side, which most are, many at a time.
 cdef extern from *:
     """
     enum { TJ_ELEMENTS = 1 << 14, TJ_POOLED_ALONE = 1 << 17 };
-    /* Images of (height, width) have windows of `kernel` elements, `dilation` apart, each `stride` from the last, the first `before` the image's edge:
-       (down, across) of them. `together` images are a piece. */
+    enum { TJ_POOLED, TJ_POOLED_PLACES, TJ_POOLED_GRADIENT, TJ_POOLED_ADDED, TJ_POOLED_PUT, TJ_POOLED_TAKEN };
+    /* Of `volumes` of some `size`, in slices, rows and columns, is asked, `made` being how many windows there are in each dimension: their largest elements;
+       these and their flat places; given the largest elements' gradient, that of the volume; or, given elements and their places, as many as windows, what
+       they are in the volume, added up or put there; or the volume's elements at places. Windows have `kernel` elements, `dilation` apart, each `stride` from
+       the last, the first `before` the volume's edge; or where there are `bounds`, each begins and ends there, the next volume's `leap` numbers
+       further on. `together` volumes are a piece. */
     typedef struct {
-        const float *x, *grad;
-        float* out;
-        int64_t images, height, width, down, across, kernel[2], stride[2], before[2], dilation[2], together;
+        const void* given[2];
+        void* out[2];
+        int64_t of, volumes, size[3], made[3], kernel[3], stride[3], before[3], dilation[3], together, leap;
+        const int64_t* bounds[3];
     } tj_pooling;
+
+    /* Where a window begins in a dimension, and ends: both within, unless it is empty. */
+    TJ_INLINE void tj_window(const tj_pooling* p, int i, int64_t at, int64_t* first, int64_t* end) {
+        if (p->bounds[i]) {
+            *first = p->bounds[i][2 * at];
+            *end = p->bounds[i][2 * at + 1];
+            return;
+        }
+        *first = at * p->stride[i] - p->before[i];
+        *end = *first + (p->kernel[i] - 1) * p->dilation[i] + 1;
+        if (*end > p->size[i]) { *end = p->size[i]; }
+        if (*first < 0) { *first += tj_pieces(-*first, p->dilation[i]) * p->dilation[i]; }
+    }
 
     /* What is no number is larger than all others; the first of equal ones is the largest. */
     static inline float tj_larger(float best, float other) { return ((other > best) | (other != other)) ? other : best; }
+    static inline double tj_larger_double(double best, double other) { return ((other > best) | (other != other)) ? other : best; }
+    #define TJ_NUMBER float
+    #define TJ_PLACE int32_t
+    #define TJ_NOWHERE INT32_MAX
+    #define TJ_LARGER tj_larger
+    #define TJ_OF(name) tj_single_##name
+    #include "torchgrad_jax/runtime/native/windows.h"
+    #define TJ_NUMBER double
+    #define TJ_PLACE int64_t
+    #define TJ_NOWHERE INT64_MAX
+    #define TJ_LARGER tj_larger_double
+    #define TJ_OF(name) tj_double_##name
+    #include "torchgrad_jax/runtime/native/windows.h"
 
-    /* Rows that windows have, as one: the largest of each column, with what is less than all others around. */
-    static inline void tj_pool_rows(const tj_pooling* p, const float* x, int64_t row, float* made) {
-        int64_t k, j;
-        int begun = 0;
-        for (k = 0; k < p->kernel[0]; k++) {
-            int64_t at = row * p->stride[0] - p->before[0] + k * p->dilation[0];
-            const float* from = x + at * p->width;
-            if (at < 0 || at >= p->height) { continue; }
-            if (begun) { for (j = 0; j < p->width; j++) { made[j] = tj_larger(made[j], from[j]); } }
-            else { memcpy(made, from, (size_t)(p->width * 4)); }
-            begun = 1;
-        }
-        for (j = 0; j < p->width && !begun; j++) { made[j] = -INFINITY; }
-    }
     /* Two rows that have windows of 2 x 2 side by side: the largest elements; or, for their gradient, that of each element: 0 where it is not the largest. */
     static void tj_pool_pair(const float* x, const float* lower, const float* grad, float* out, float* below, int64_t j) {
         float a = x[2 * j], b = x[2 * j + 1], c = lower[2 * j], d = lower[2 * j + 1], above = tj_larger(a, b), beneath = tj_larger(c, d);
@@ -107,114 +124,73 @@ cdef extern from *:
     #endif
         for (j = 0; j < count; j++) { tj_pool_pair(x, lower, grad, out, below, j); }
     }
-    /* Elements of a row that windows have at the same place: where they are the largest so far. from: of the first window; at: which that is. */
-    #define TJ_COMPARE(stride)                                                                                                    \\
-        for (j = 0; j < count; j++) {                                                                                             \\
-            float other = from[j * (stride)];                                                                                     \\
-            int wins = (other > best[j]) | (other != other);                                                                        \\
-            best[j] = wins ? other : best[j];                                                                                     \\
-            place[j] = wins ? at + (int32_t)j * (int32_t)(stride) : place[j];                                                     \\
-        }
-    TJ_CLONES static void tj_compare(const float* TJ_ONLY from, int64_t stride, int32_t at, float* TJ_ONLY best, int32_t* TJ_ONLY place,
-                                          int64_t count) {
-        int64_t j;
-        if (stride == 1) { TJ_COMPARE(1) }
-        else if (stride == 2) { TJ_COMPARE(2) }
-        else { TJ_COMPARE(stride) }
-    }
-    #undef TJ_COMPARE
+    /* Whether they are windows of 2 x 2 side by side, of float32. */
     static int tj_pools_pairs(const tj_pooling* p) {
         int i;
-        for (i = 0; i < 2; i++) { if (p->kernel[i] != 2 || p->stride[i] != 2 || p->before[i] || p->dilation[i] != 1) { return 0; } }
-        return p->down * 2 <= p->height && p->across * 2 <= p->width;
+        for (i = 0; i < 3; i++) {
+            int64_t size = i ? 2 : 1;
+            if (p->kernel[i] != size || p->stride[i] != size || p->before[i] || p->dilation[i] != 1 || p->made[i] * size > p->size[i]) { return 0; }
+        }
+        return p->of == TJ_POOLED || p->of == TJ_POOLED_GRADIENT;
     }
-    TJ_CLONES static void tj_pool_image(const tj_pooling* p, const float* x, float* out, float* room) {
-        int64_t row, k, j, count = p->across, stride = p->stride[1];
-        if (tj_pools_pairs(p)) {
-            for (row = 0; row < p->down; row++, x += 2 * p->width, out += count) { tj_pool_pairs(x, x + p->width, 0, out, 0, count); }
-            return;
-        }
-        for (row = 0; row < p->down; row++, out += count) {
-            const float* rows = room;
-            tj_pool_rows(p, x, row, room + p->before[1]);
-            if (stride == 2) { for (j = 0; j < count; j++) { out[j] = rows[2 * j]; } }
-            else { for (j = 0; j < count; j++) { out[j] = rows[j * stride]; } }
-            for (k = 1; k < p->kernel[1]; k++) {
-                rows += p->dilation[1];
-                if (stride == 2) { for (j = 0; j < count; j++) { out[j] = tj_larger(out[j], rows[2 * j]); } }
-                else { for (j = 0; j < count; j++) { out[j] = tj_larger(out[j], rows[j * stride]); } }
-            }
-        }
-    }
-    static void tj_pool_back(const tj_pooling* p, const float* x, const float* grad, float* out, float* room, int64_t wide) {
-        int64_t row, i, j;
-        if (tj_pools_pairs(p)) {
-            for (row = 0; row < p->down; row++, grad += p->across) {
-                int64_t at = 2 * row * p->width, end = at + p->width;
-                tj_pool_pairs(x + at, x + end, grad, out + at, out + end, p->across);
-                for (j = 2 * p->across; j < p->width; j++) { out[at + j] = out[end + j] = 0; }
-            }
-            memset(out + 2 * p->down * p->width, 0, (size_t)((p->height - 2 * p->down) * p->width * 4));
-            return;
-        }
-        memset(out, 0, (size_t)(p->height * p->width * 4));
-        for (row = 0; row < p->down; row++, grad += p->across) {
-            float* best = room + wide;
-            int32_t* place = (int32_t*)(best + p->across);
-            int64_t first = row * p->stride[0] - p->before[0];
-            i = first < 0 ? tj_pieces(-first, p->dilation[0]) : 0;
-            for (j = 0; j < p->across; j++) {
-                int64_t column = j * p->stride[1] - p->before[1];
-                if (column < 0) { column += tj_pieces(-column, p->dilation[1]) * p->dilation[1]; }
-                best[j] = -INFINITY;
-                place[j] = column < p->width ? (int32_t)((first + i * p->dilation[0]) * p->width + column) : -1;
-            }
-            for (; i < p->kernel[0] && first + i * p->dilation[0] < p->height; i++) {
-                int64_t at = (first + i * p->dilation[0]) * p->width;
-                memcpy(room + p->before[1], x + at, (size_t)(p->width * 4));
-                for (j = 0; j < p->kernel[1]; j++) {
-                    tj_compare(room + j * p->dilation[1], p->stride[1], (int32_t)(at - p->before[1] + j * p->dilation[1]), best, place, p->across);
+    /* Some volumes of such windows: slices are images. */
+    static void tj_pair_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_pooling* p = (const tj_pooling*)work;
+        int64_t image = piece * p->together * p->size[0], last = image + p->together * p->size[0], row, j, width = p->size[2], across = p->made[2];
+        const float* grad = (const float*)p->given[1] + image * p->made[1] * across;
+        (void)hand;
+        for (last = last < p->volumes * p->size[0] ? last : p->volumes * p->size[0]; image < last; image++) {
+            const float* x = (const float*)p->given[0] + image * p->size[1] * width;
+            float* out = (float*)p->out[0] + image * (p->of == TJ_POOLED ? p->made[1] * across : p->size[1] * width);
+            for (row = 0; row < p->made[1]; row++, x += 2 * width, grad += across) {
+                if (p->of == TJ_POOLED) {
+                    tj_pool_pairs(x, x + width, 0, out, 0, across);
+                    out += across;
+                    continue;
                 }
+                tj_pool_pairs(x, x + width, grad, out, out + width, across);
+                for (j = 2 * across; j < width; j++) { out[j] = out[width + j] = 0; }
+                out += 2 * width;
             }
-            for (j = 0; j < p->across; j++) { if (place[j] >= 0 && place[j] < p->height * p->width) { out[place[j]] += grad[j]; } }
+            if (p->of == TJ_POOLED_GRADIENT) { memset(out, 0, (size_t)((p->size[1] - 2 * p->made[1]) * width * 4)); }
         }
     }
-    static void tj_pool_piece(const void* pooling, int64_t piece, tj_hand* hand) {
-        const tj_pooling* p = (const tj_pooling*)pooling;
-        int64_t image = piece * p->together, last = image + p->together < p->images ? image + p->together : p->images;
-        int64_t size = p->height * p->width, made = p->down * p->across, wide = (p->across - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1, j;
-        float* room = (float*)hand->kept;
-        if (wide < p->before[1] + p->width) { wide = p->before[1] + p->width; }
-        if (!room) {
-            hand->kept = room = (float*)malloc((size_t)((wide + 2 * p->across) * 4));
-            if (!room) { abort(); }
-            for (j = 0; j < wide; j++) { room[j] = -INFINITY; }
+    /* how: an element's bytes, what is asked for, how many volumes; the three sizes of a volume and of what is made of it; of each dimension the kernel's
+       size, stride, what is before, and dilation; and, of those where the size
+       is 0, all windows' bounds, two each, unless they are an operand, each volume's. */
+    static void tj_pool(const tj_call* call, tj_pooling* p, const int64_t* how) {
+        int within = how[1] == TJ_POOLED_PLACES && p->given[1];
+        const int64_t *first = within ? (const int64_t*)p->given[1] : how + 21, *bounds = first;
+        int64_t size;
+        int i;
+        p->of = how[1];
+        p->volumes = how[2];
+        for (i = 0; i < 3; i++) {
+            p->size[i] = how[3 + i];
+            p->made[i] = how[6 + i];
+            p->kernel[i] = how[9 + 4 * i];
+            p->stride[i] = how[10 + 4 * i];
+            p->before[i] = how[11 + 4 * i];
+            p->dilation[i] = how[12 + 4 * i];
+            p->bounds[i] = p->kernel[i] ? 0 : bounds;
+            bounds += p->kernel[i] ? 0 : 2 * p->made[i];
         }
-        for (; image < last; image++) {
-            if (p->grad) { tj_pool_back(p, p->x + image * size, p->grad + image * made, p->out + image * size, room, wide); }
-            else { tj_pool_image(p, p->x + image * size, p->out + image * made, room); }
-        }
-    }
-    /* how: height, width, down, across, and for each of both dimensions the kernel's size, stride, what is before, and dilation. */
-    static void tj_pool(const tj_call* call, const float* x, const float* grad, float* out, int64_t images, const int64_t* how) {
-        tj_pooling p = {x, grad, out, images, how[0], how[1], how[2], how[3], {how[4], how[8]}, {how[5], how[9]}, {how[6], how[10]}, {how[7], how[11]}, 0};
-        int64_t size = p.height * p.width;
-        p.together = tj_pieces(TJ_ELEMENTS, size);
-        tj_do(call, tj_pool_piece, &p, tj_pieces(images, p.together), images * size < TJ_POOLED_ALONE);
+        p->leap = within ? bounds - first : 0;
+        size = p->size[0] * p->size[1] * p->size[2];
+        p->together = tj_pieces(TJ_ELEMENTS, size);
+        tj_do(call, how[0] == 8 ? tj_double_piece : tj_pools_pairs(p) ? tj_pair_piece : tj_single_piece, p, tj_pieces(p->volumes, p->together),
+              p->volumes * size < TJ_POOLED_ALONE);
     }
     static int tj_pooling_minor;
-    /* Operands: the images, and the gradient of what they gave, if theirs is asked for. */
     static void* tj_pool_for_xla(tj_call* call) {
-        const tj_buffer *x, *grad, *out;
-        const int64_t* how;
-        int64_t images = 1, i;
+        tj_pooling p;
+        int64_t i;
         if (tj_is_asked(call, tj_pooling_minor)) { return 0; }
-        x = (const tj_buffer*)call->operands.items[0];
-        grad = call->operands.count > 1 ? (const tj_buffer*)call->operands.items[1] : 0;
-        out = (const tj_buffer*)call->results.items[0];
-        how = (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values;
-        for (i = 0; i < x->rank - 2; i++) { images *= x->shape[i]; }
-        tj_pool(call, (const float*)x->data, grad ? (const float*)grad->data : 0, (float*)out->data, images, how);
+        for (i = 0; i < 2; i++) {
+            p.given[i] = i < call->operands.count ? ((const tj_buffer*)call->operands.items[i])->data : 0;
+            p.out[i] = i < call->results.count ? ((const tj_buffer*)call->results.items[i])->data : 0;
+        }
+        tj_pool(call, &p, (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values);
         return 0;
     }
     static void* tj_pooler(int minor) {
@@ -222,28 +198,32 @@ cdef extern from *:
         return (void*)&tj_pool_for_xla;
     }
     /* For the interpreter, which lets go of Python's lock meanwhile. */
-    static void tj_pool_here(const Py_buffer* x, const Py_buffer* grad, const Py_buffer* out, const Py_buffer* how) {
-        const int64_t* numbers = (const int64_t*)how->buf;
+    static void tj_pool_here(const Py_buffer* arrays, int given, int made) {
+        tj_pooling p;
+        int i;
+        for (i = 0; i < 2; i++) {
+            p.given[i] = i < given ? arrays[i].buf : 0;
+            p.out[i] = i < made ? arrays[given + i].buf : 0;
+        }
         Py_BEGIN_ALLOW_THREADS
-        tj_pool(0, (const float*)x->buf, grad ? (const float*)grad->buf : 0, (float*)out->buf, x->len / (4 * numbers[0] * numbers[1]), numbers);
+        tj_pool(0, &p, (const int64_t*)arrays[given + made].buf);
         Py_END_ALLOW_THREADS
     }
     """
     void* tj_pooler(int minor) noexcept
-    void tj_pool_here(Py_buffer* x, Py_buffer* grad, Py_buffer* out, Py_buffer* how) noexcept
+    void tj_pool_here(Py_buffer* arrays, int given, int made) noexcept
 
 
 cdef inline object handler(int minor):
     return PyCapsule_New(tj_pooler(minor), NULL, NULL)
 
 
-cdef inline bint pool(object x, object grad, object out, object how) except *:
+cdef inline bint pool(object given, object made, object how) except *:
     cdef Buffers arrays
-    cdef int first = 1 if grad is None else 2
     arrays.held = 0
     try:
-        hold(&arrays, (x, out, how) if grad is None else (x, grad, out, how), first)
-        tj_pool_here(&arrays.views[0], NULL if grad is None else &arrays.views[1], &arrays.views[first], &arrays.views[first + 1])
+        hold(&arrays, (*given, *made, how), len(given))
+        tj_pool_here(&arrays.views[0], len(given), len(made))
         return True
     finally:
         let_go(&arrays)

@@ -10,7 +10,7 @@ def handler(minor: int) -> Any:
     return None
 
 
-def pool(x: Any, grad: Any, out: Any, how: Any) -> bool:
-    """Write into `out` the largest elements of the windows of images `x` (..., height, width); or, given their gradient `grad`, that of `x`. All
-    contiguous, of float32, with at least one window. how: twelve int64, see `pooling.pxd`. Returns whether there is such a function."""
+def pool(given: Any, made: Any, how: Any) -> bool:
+    """Write into the arrays `made` the largest elements of the windows of volumes, or others, as `how` says, int64: see `pooling.pxd`. All
+    contiguous, of float32 or float64 and int64, with at least one window. Returns whether there is such a function."""
     return False
