@@ -1,5 +1,5 @@
-"""Convolutions in groups of channels, and dilated ones, by loops of C's: what they are of double precision, interpreted and compiled, and whatever
-transforms them."""
+"""Convolutions of volumes and of small images, in groups of channels, and dilated ones, by loops of C's: what they are of double precision,
+interpreted and compiled, and whatever transforms them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def results(convolve, x, w, dtype):
 @settings(max_examples=40, deadline=None)
 @given(
     batch=st.integers(1, 9), groups=st.integers(1, 5), channels=st.tuples(st.integers(1, 3), st.sampled_from([1, 1, 2, 5, 9])),
-    dims=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 5), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)), min_size=1, max_size=2),
+    dims=st.lists(st.tuples(st.integers(1, 14), st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)), min_size=1, max_size=3),
     transposed=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_any_geometry(batch, groups, channels, dims, transposed, seed):
@@ -51,6 +51,23 @@ def test_any_geometry(batch, groups, channels, dims, transposed, seed):
 
     for found, wanted in zip(results(convolve, x, w, torch.float32), results(convolve, x, w, torch.float64), strict=True):
         assert found.dtype == np.float32
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    batch=st.integers(1, 9), channels=st.tuples(st.integers(1, 20), st.integers(1, 40)), sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    kernel=st.sampled_from([1, 3]), stride=st.integers(1, 2), transposed=st.booleans(), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_small_images_and_volumes(batch, channels, sizes, kernel, stride, transposed, seed):
+    """Several of them are computed together."""
+    x, function = numbers(batch, channels[0], *sizes, seed=seed), getattr(F, f"conv{'_transpose' if transposed else ''}{len(sizes)}d")
+    w = numbers(*channels[:: 1 if transposed else -1], *[kernel] * len(sizes), seed=seed + 1)
+
+    def convolve(x, w):
+        return function(x, w, stride=stride, padding=kernel // 2)
+
+    for found, wanted in zip(results(convolve, x, w, torch.float32), results(convolve, x, w, torch.float64), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -82,19 +99,23 @@ def test_what_is_not_finite_stays_where_windows_have_it():
     assert torch.equal(w.grad, torch.zeros(2, 1, 1, 2))
 
 
-def test_derivatives_of_every_kind():
-    x, w = torch.tensor(numbers(2, 4, 6, 7)), torch.tensor(numbers(4, 1, 3, 3))
+@pytest.mark.parametrize("function, shapes, groups", [
+    (F.conv2d, ((2, 4, 6, 7), (4, 1, 3, 3)), 4), (F.conv3d, ((2, 3, 5, 4, 7), (2, 3, 3, 2, 3)), 1),
+    (F.conv_transpose3d, ((2, 3, 2, 3, 4), (3, 2, 3, 2, 3)), 1),
+])  # fmt: skip
+def test_derivatives_of_every_kind(function, shapes, groups):
+    x, w = (torch.tensor(numbers(*shape)) for shape in shapes)
     same = [t.double() for t in (x, w)]
 
     def convolve(x, w):
-        return (F.conv2d(x, w, padding=1, stride=2, groups=4) ** 3).sum()
+        return (function(x, w, padding=1, stride=2, groups=groups) ** 3).sum()
 
     def twice(x, w):
         return sum(g.pow(2).sum() for g in torch.func.grad(convolve, (0, 1))(x, w))
 
-    for function in (convolve, twice):
-        for found, wanted in zip(torch.func.grad(function, (0, 1))(x, w), torch.func.grad(function, (0, 1))(*same), strict=True):
-            assert found.dtype == torch.float32 and torch.allclose(found.double(), wanted, rtol=1e-4, atol=1e-2)
+    for of in (convolve, twice):
+        for found, wanted in zip(torch.func.grad(of, (0, 1))(x, w), torch.func.grad(of, (0, 1))(*same), strict=True):
+            assert found.dtype == torch.float32 and torch.allclose(found.double(), wanted, rtol=1e-3, atol=1e-2)
     tangents = [torch.func.jvp(convolve, tuple(ts), tuple(torch.ones_like(t) for t in ts))[1] for ts in ((x, w), same)]
     assert torch.allclose(tangents[0].double(), tangents[1], rtol=1e-4)
 

@@ -17,7 +17,7 @@ from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.operators.matrix import PRECISION
-from torchgrad_jax.runtime.baseline.convolutions import as_images, has_loops, how_of_groups, pair
+from torchgrad_jax.runtime.baseline.convolutions import has_loops, how_of_groups
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
 from torchgrad_jax.runtime.value import Aval
@@ -50,6 +50,8 @@ def _in_groups(x: Any, w: Any, *, of: int, kernel: Ints, stride: Ints, padding: 
         return [_correlated(x, w, stride, padding, dilation, groups)]
     if of == 1:
         return [_of_input(x, w, shape, stride, padding, dilation, groups)]
+    if of == 3:
+        return [_by_products(x, w, stride, padding, dilation, groups)]
     return [_of_weight(w, x, shape, stride, padding, dilation, groups)]
 
 
@@ -57,15 +59,14 @@ _GROUPED = primitives.primitive("grouped_convolution", _in_groups, primitives.Lo
 
 
 def _has_loop(x: Any, w: Any, dilation: Ints, groups: int) -> bool:
-    """Whether the loop is for these: of images or lines, in groups of channels or dilated. Others are found by `baseline.convolutions.fits_loops`."""
-    fits = (groups > 1 or max(dilation) > 1) and len(dilation) < 3 and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
+    """Whether the loop is for these: of volumes, or in groups of channels or dilated. Others are found by `baseline.convolutions.fits_loops`."""
+    fits = (groups > 1 or max(dilation) > 1 or len(dilation) == 3) and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
     return fits and has_loops() and primitives.has(CONVOLUTION)
 
 
 def _by_loop(of: int, x: Any, y: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> Any:
-    how = dict(kernel=pair(kernel, 1), stride=pair(stride, 1), padding=pair(padding, 0), dilation=pair(dilation, 1), groups=groups)
-    found = _GROUPED.bind(as_images(x), as_images(y), of=of, shape=(*shape[:2], *pair(shape[2:], 1)), **how)[0]
-    return found.reshape(shape)
+    how = dict(kernel=tuple(kernel), stride=stride, padding=padding, dilation=dilation, groups=groups)
+    return _GROUPED.bind(x, y, of=of, shape=tuple(shape), **how)[0]
 
 
 def correlate(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
@@ -90,6 +91,14 @@ def correlate_again(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints,
     """`correlate` in a form whose derivatives by JAX are safe to compile."""
     if len(stride) < 3 or not x.size or _lowering(x, w, stride, dilation, groups) != "dots":
         return correlate(x, w, stride, padding, dilation, groups)
+    shape = (x.shape[0], w.shape[0], *output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation))
+    if _has_loop(x, w, dilation, groups) and 0 not in shape:
+        return _by_loop(3, x, w, w.shape[2:], stride, padding, dilation, groups, shape)
+    return _by_products(x, w, stride, padding, dilation, groups)
+
+
+def _by_products(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
+    """A matrix product for each place in the kernel."""
     n, out, per_group = x.shape[0], w.shape[0], w.shape[1]
     sizes = output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     x = jnp.moveaxis(_zero_padded(x, padding).reshape(n, groups, per_group, *(m + 2 * p for m, p in zip(x.shape[2:], padding, strict=True))), 0, 2)

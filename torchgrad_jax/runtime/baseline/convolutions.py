@@ -16,8 +16,6 @@ from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.baseline.shaping import places_of_padding
 from torchgrad_jax.runtime.native import handlers
 
-# Narrower images leave most of a vector empty.
-_LEAST_WIDTH = 6
 # In groups of channels: a multiplication of one tap, and an element that is read or written.
 _TAP, _ELEMENT = 0.1, 0.3
 
@@ -27,8 +25,8 @@ Ints = tuple[int, ...]
 @cache
 def has_loops() -> bool:
     """Whether there are the loops."""
-    one = np.zeros((1, 1, 1, 1), np.float32)
-    return handlers.convolve(one, one, one.copy(), np.array([1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 1, 0], np.int64))
+    one = np.zeros((1, 1, 1), np.float32)
+    return handlers.convolve(one, one, one.copy(), np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 1, 0], np.int64))
 
 
 def fits_loops(eqn: Any) -> bool:
@@ -40,8 +38,7 @@ def fits_loops(eqn: Any) -> bool:
     if x.ndim not in (3, 4) or tuple(eqn.params["dimension_numbers"]) != (order, order, order) or 0 in (x.size, kernel.size, out.size):
         return False
     grouped = eqn.params["feature_group_count"] * eqn.params["batch_group_count"] > 1
-    wide = max(kernel.shape[-1], out.shape[-1]) >= _LEAST_WIDTH
-    return wide and not grouped and all([a.dtype == np.float32 for a in (x, kernel, out)])
+    return not grouped and all([a.dtype == np.float32 for a in (x, kernel, out)])
 
 
 def is_of_kernel(eqn: Any) -> bool:
@@ -57,24 +54,25 @@ def how_of(eqn: Any) -> np.ndarray:
     if of_kernel:
         sizes, strides, dilations = eqn.outvars[0].aval.shape[2:], dilations, strides
     before = [low for low, _ in params["padding"]]
-    pairs = [pair(sizes, 1), pair(strides, 1), pair(before, 0), pair(params["lhs_dilation"], 1), pair(dilations, 1)]
-    return np.array([*[n for numbers in pairs for n in numbers], int(of_kernel), 1, 0], np.int64)
+    numbers = triple(sizes, 1), triple(strides, 1), triple(before, 0), triple(params["lhs_dilation"], 1), triple(dilations, 1)
+    return np.array([*[n for three in numbers for n in three], int(of_kernel), 1, 0], np.int64)
 
 
 def how_of_groups(x: Any, y: Any, *, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> np.ndarray:
-    """What the loops are told of a convolution in groups of channels, of operands of such avals: of its result, 0, or of the gradients of the images,
-    1, or of the kernel, 2."""
-    before, apart = padding, (1, 1)
+    """What the loops are told of a convolution in groups of channels, of operands of such avals: of its result, 0 or 3, or of the gradients of the
+    images, 1, or of the kernel, 2."""
+    before, apart = padding, (1,) * len(stride)
     if of == 1:  # a convolution of the result's gradient with the kernel turned around
         before = tuple([d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)])
         stride, apart = apart, stride
-    return np.array([*kernel, *stride, *before, *apart, *dilation, of == 2, groups, of == 1], np.int64)
+    numbers = triple(kernel, 1), triple(stride, 1), triple(before, 0), triple(apart, 1), triple(dilation, 1)
+    return np.array([*[n for three in numbers for n in three], of == 2, groups, of == 1], np.int64)
 
 
 def _cost_of_groups(eqn: Any) -> float:
     of, groups, shape = (eqn.params[name] for name in ("of", "groups", "shape"))
-    images = shape if of < 2 else eqn.invars[1].aval.shape
-    kernel = eqn.invars[1].aval.size if of < 2 else math.prod(shape)
+    images = shape if of != 2 else eqn.invars[1].aval.shape
+    kernel = eqn.invars[1].aval.size if of != 2 else math.prod(shape)
     return 5_000.0 + _TAP * images[0] * math.prod(images[2:]) * kernel + _ELEMENT * sum([v.aval.size for v in (*eqn.invars, *eqn.outvars)])
 
 
@@ -90,28 +88,20 @@ def _in_groups(eqn: Any) -> Any:
     return convolve
 
 
-def pair(numbers: Sequence[int], missing: int) -> tuple[int, int]:
-    """Both dimensions' numbers; lines have one."""
-    return (missing, numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
-
-
-def as_images(x: Any) -> Any:
-    """Lines as images of one row."""
-    return x if x.ndim == 4 else x.reshape(*x.shape[:2], 1, x.shape[2])
+def triple(numbers: Sequence[int], missing: int) -> Ints:
+    """Three dimensions' numbers; images have two, lines one."""
+    return (missing,) * (3 - len(numbers)) + tuple(numbers)
 
 
 def _by_loops(eqn: Any) -> Any:
     how, of_kernel, shape = how_of(eqn), is_of_kernel(eqn), eqn.outvars[0].aval.shape
-    size = pair(shape[2:], 1)
 
     def convolve(x: Any, kernel: Any) -> Any:
         if of_kernel:
             x, kernel = x.swapaxes(0, 1), kernel.swapaxes(0, 1)
-        x, kernel = as_images(contiguous(x)), as_images(contiguous(kernel))
-        outer = (kernel.shape[1], x.shape[1]) if of_kernel else (x.shape[0], kernel.shape[0])
-        made = np.empty((*outer, *size), np.float32)
-        handlers.convolve(x, kernel, made, how)
-        return (made.swapaxes(0, 1) if of_kernel else made).reshape(shape)
+        made = np.empty((shape[1], shape[0], *shape[2:]) if of_kernel else shape, np.float32)
+        handlers.convolve(contiguous(x), contiguous(kernel), made, how)
+        return made.swapaxes(0, 1) if of_kernel else made
 
     return convolve
 

@@ -2,8 +2,8 @@
 
 XLA's CPU compiler has a convolution's operands exchange their dimensions, and takes for the kernel's gradient one with a kernel as large as the
 image. 64 images of 3 x 32 x 32 and a kernel of 16 x 3 x 3 x 3 take it 2.5 ms forward and 1.2 for the kernel's gradient; these loops 0.4 and 0.4.
-A program calls a foreign function, `convolving.pxd`, for each. That needs the typed core; else, and for other dtypes and volumes, convolutions stay
-XLA's. Those in groups of channels, and those that are dilated, are a primitive of ours (`operators/convolution.py`).
+A program calls a foreign function, `convolving.pxd`, for each. That needs the typed core; else, and for other dtypes, convolutions stay XLA's. Those
+of volumes, in groups of channels, and those that are dilated, are a primitive of ours (`operators/convolution.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jax import numpy as jnp
 from jax.extend.core import Literal
 
 from torchgrad_jax.runtime.baseline import jaxprs_in
-from torchgrad_jax.runtime.baseline.convolutions import as_images, fits_loops, how_of, is_of_kernel, pair
+from torchgrad_jax.runtime.baseline.convolutions import fits_loops, how_of, is_of_kernel
 from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION, knows_convolutions
 
@@ -62,10 +62,10 @@ def _by_loops(eqn: Any, turned: dict[Any, Any]) -> Any:
         a, b = operands
         if of_kernel:
             a, b = (array if v is found else jnp.swapaxes(array, 0, 1) for array, v, found in zip(operands, turned_back, read, strict=True))
-        a, b = as_images(a), as_images(b)
-        outer = (b.shape[1], a.shape[1]) if of_kernel else (a.shape[0], b.shape[0])
-        made = jax.ffi.ffi_call(CONVOLUTION, jax.ShapeDtypeStruct((*outer, *pair(out.aval.shape[2:], 1)), np.float32))(a, b, how=how)
-        return (jnp.swapaxes(made, 0, 1) if of_kernel else made).reshape(out.aval.shape)
+        features, images, *sizes = out.aval.shape
+        shape = (images, features, *sizes) if of_kernel else out.aval.shape
+        made = jax.ffi.ffi_call(CONVOLUTION, jax.ShapeDtypeStruct(shape, np.float32))(a, b, how=how)
+        return jnp.swapaxes(made, 0, 1) if of_kernel else made
 
     turned_back = [turned.get(v) for v in (x, kernel)]
     return calling(convolution, [v.aval for v in read]).jaxpr.eqns[0].replace(invars=read, outvars=[out])

@@ -6,7 +6,8 @@ from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 # An image is copied with zeros around it, and between its elements where it is dilated, so that each of the kernel's taps is so many elements further
 # on, for all places alike; of strided convolutions every so manieth column lies together. Then 24 places of 4 channels are computed together, in
 # registers, or of the kernel's gradient the sums of 6 taps of 16 channels; of 8 channels, or 12 taps, where the processor has twice as many registers.
-# Channels in groups, each with a kernel of its own, are as many images.
+# Of small images several are packed: what a tap reads for their places lies together. Of volumes each slice of the result is an image, of as many
+# channels as the slices that it is made of have. Channels in groups, each with a kernel of its own, are as many images.
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -34,21 +35,25 @@ cdef extern from *:
     #define TJ_HAS_512 0
     #define TJ_BEST(name, lanes) name
     #endif
-    enum { TJ_MOST = 8, TJ_TILES = 3, TJ_MOST_TAPS = 12, TJ_PARTS = 8, TJ_ENOUGH = 512, TJ_ALIGNED = 64, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20 };
+    enum { TJ_MOST = 8, TJ_TILES = 3, TJ_MOST_TAPS = 12, TJ_PARTS = 8, TJ_ENOUGH = 512, TJ_ALIGNED = 64, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20,
+           TJ_PACKING = 12, TJ_MOST_PACKED = 1 << 17 };
 
-    /* x: (batch, channels, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, height', width'). A tap
-       (i, j) of the kernel reads the row `stride[0] * row + dilation[0] * i - before[0]` of what has `apart[0] - 1` rows of zeros between those of x.
-       down, across: of these (height', width') those that are computed, each `step` behind the last, from `first` on; places: all. taps, offsets:
-       those of all channels' that count for them, and where they read in the copied image, which has so many `rows`, so `wide` for each of `stride[1]`
-       columns that follow one another, and `each` elements. Where images are few, each is made in `bands`. Vectors have so many `lanes`.
-       Images have `groups` of channels, which count as images: channels and to are those of one, which has so many `weights`. */
+    /* x: (batch, channels, depth, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, depth', height',
+       width'), whose channels are `lead` apart. A tap (h, i, j) of the kernel reads, of columns, the one `stride[2] * column + dilation[2] * j - before[2]`
+       of what has `apart[2] - 1` columns of zeros between those of x; so too of slices and rows. slices, down, across: of these (depth', height',
+       width') those that are computed, each `step` behind the last, from `first` on; places: all of a slice. taps, offsets: those of all channels' that
+       count for them, and where they read in the copied image, which has so many slices, `deep`, of so many `rows`, so `wide` for each of `stride[2]`
+       columns that follow one another, and `each` elements. packed: how many images are packed together, into so many `columns` for each tap, which begin at `columns_at`; else 0.
+       Where images are few, each is made in `bands`. Vectors have so many `lanes`. Images have `groups` of channels, which count as images: channels
+       and to are those of one, which has so many `weights`. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, height, width, to, down, across, step[2], first[2], line, places, taps, rows, wide, each, bands, lanes, parts, vectors, groups, weights;
+        int64_t batch, channels, depth, height, width, to, lead, slices, down, across, line, places, taps, deep, rows, wide, each, packed, columns, bands, lanes;
+        int64_t parts, vectors, groups, weights;
         void (*turn)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
-        int64_t kernel[2], stride[2], before[2], apart[2], dilation[2];
-        int64_t* offsets;
+        int64_t kernel[3], stride[3], before[3], apart[3], dilation[3], step[3], first[3];
+        int64_t *offsets, *columns_at;
     } tj_convolution;
 
     typedef float tj_copied __attribute__((vector_size(32), aligned(4), may_alias));
@@ -64,7 +69,7 @@ cdef extern from *:
     }
 
     static void tj_copy_row(const tj_convolution* p, const float* x, float* out) {
-        int64_t stride = p->stride[1], apart = p->apart[1], before = p->before[1], first = before < 0 ? tj_pieces(-before, apart) : 0, i, k;
+        int64_t stride = p->stride[2], apart = p->apart[2], before = p->before[2], first = before < 0 ? tj_pieces(-before, apart) : 0, i, k;
         for (k = 0; k < stride; k++, first++) { /* whoever comes `stride` elements later is `apart` places further */
             int64_t to = first * apart + before, place = to / stride, last = first + ((p->wide - 1 - place) / apart + 1) * stride;
             float* found = out + to % stride * p->wide;
@@ -78,13 +83,40 @@ cdef extern from *:
         }
     }
 
-    static void tj_copy_image(const tj_convolution* p, const float* x, float* room) {
-        int64_t c, row;
+    /* What a slice of the result, one of those of all images', is made of. */
+    static void tj_copy_image(const tj_convolution* p, int64_t image, float* room) {
+        int64_t first = image % p->slices * p->stride[0] - p->before[0], size = p->height * p->width, c, i, row, line = p->stride[2] * p->wide;
         memset(room, 0, (size_t)(p->each * 4));
         for (c = 0; c < p->channels; c++) {
-            for (row = 0; row < p->height; row++, x += p->width) {
-                int64_t at = row * p->apart[0] + p->before[0];
-                if (at >= 0 && at < p->rows) { tj_copy_row(p, x, room + (c * p->rows + at) * p->stride[1] * p->wide); }
+            const float* volume = p->x + (image / p->slices * p->channels + c) * p->depth * size;
+            for (i = 0; i < p->deep; i++) {
+                int64_t slice = (first + i) / p->apart[0];
+                const float* x = volume + slice * size;
+                float* to = room + (c * p->deep + i) * p->rows * line;
+                if (first + i < 0 || (first + i) % p->apart[0] || slice >= p->depth) { continue; }
+                for (row = 0; row < p->height; row++, x += p->width) {
+                    int64_t at = row * p->apart[1] + p->before[1];
+                    if (at >= 0 && at < p->rows) { tj_copy_row(p, x, to + at * line); }
+                }
+            }
+        }
+    }
+
+    /* Where the result of an image begins. */
+    TJ_INLINE int64_t tj_made_at(const tj_convolution* p, int64_t image) {
+        return image / p->slices * p->to * p->lead + (image % p->slices * p->step[0] + p->first[0]) * p->places;
+    }
+
+    /* Copy, tap by tap, what the places of some images read next to each other, 8 at a time: what is too much is written over, or behind all there is. */
+    static void tj_pack_images(const tj_convolution* p, const float* room, int64_t images, float* packed) {
+        int64_t k, image, row, i, leap = p->stride[1] * p->stride[2] * p->wide;
+        for (k = 0; k < p->taps; k++) {
+            float* to = packed + k * p->columns;
+            for (image = 0; image < images; image++) {
+                const float* from = room + image * p->each + p->offsets[k];
+                for (row = 0; row < p->down; row++, to += p->across, from += leap) {
+                    for (i = 0; i < p->across; i += 8) { *(tj_copied*)(to + i) = *(const tj_copied*)(from + i); }
+                }
             }
         }
     }
@@ -100,58 +132,6 @@ cdef extern from *:
     TJ_FOR_PROCESSORS(tj_convolve_part, part, 12, 6)
     TJ_FOR_PROCESSORS(tj_convolve_group, group, 12, 6)
 
-    /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
-    static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
-        int64_t at = p->first[i] + tap * p->dilation[i] - p->before[i];
-        *place = at / p->step[i];
-        return at % p->step[i] == 0;
-    }
-
-    /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. turned: whether
-       the kernel is to be read from its end, with both dimensions of channels exchanged. */
-    static void tj_choose(tj_convolution* p, int64_t down, int64_t across, const float* y, int64_t channels, float* weights, int turned) {
-        int64_t low[2] = {0, 0}, high[2] = {0, 0}, total = p->kernel[0] * p->kernel[1], c, k, place[2], o, line, whole = p->to * p->channels * total;
-        int i;
-        for (i = 0; i < 2; i++) {
-            int found = 0;
-            for (k = 0; k < p->kernel[i]; k++) {
-                if (!tj_counts(p, i, k, place)) { continue; }
-                if (!found || place[0] < low[i]) { low[i] = place[0]; }
-                if (!found || place[0] > high[i]) { high[i] = place[0]; }
-                found = 1;
-            }
-        }
-        p->down = tj_pieces(down - p->first[0], p->step[0]);
-        p->across = tj_pieces(across - p->first[1], p->step[1]);
-        p->rows = (p->down - 1) * p->stride[0] + high[0] - low[0] + 1;
-        p->lanes = TJ_HAS_512 && tj_pieces(p->across, 8) % 2 == 0 ? 16 : 8;
-        p->wide = tj_pieces(p->across, p->lanes) * p->lanes + (high[1] - low[1]) / p->stride[1];
-        line = p->stride[1] * p->wide;
-        p->each = p->channels * p->rows * line;
-        p->taps = 0;
-        for (c = 0; c < p->channels; c++) {
-            for (k = 0; k < total; k++) {
-                if (!tj_counts(p, 0, k / p->kernel[1], place) || !tj_counts(p, 1, k % p->kernel[1], place + 1)) { continue; }
-                place[1] -= low[1];
-                p->offsets[p->taps++] = (c * p->rows + place[0] - low[0]) * line + place[1] % p->stride[1] * p->wide + place[1] / p->stride[1];
-            }
-        }
-        p->weights = tj_pieces(p->to, channels) * channels * p->taps;
-        for (o = 0; weights && o < p->to * p->groups; o++) {
-            int64_t group = o / p->to, at = o % p->to;
-            float* to = weights + group * p->weights + at / channels * channels * p->taps + at % channels;
-            for (c = 0; c < p->channels; c++) {
-                for (k = 0; k < total; k++) {
-                    if (!tj_counts(p, 0, k / p->kernel[1], place) || !tj_counts(p, 1, k % p->kernel[1], place + 1)) { continue; }
-                    *to = y[group * whole + (turned ? (c * p->to + at) * total + total - 1 - k : (at * p->channels + c) * total + k)];
-                    to += channels;
-                }
-            }
-        }
-        p->before[0] = -low[0];
-        p->before[1] = -low[1];
-    }
-
     /* As a function of tiles for strips, for processors that have none. */
     static void tj_turn_plainly(void* made, const void* given, int64_t lead, int turned, int64_t count, int64_t places, int64_t terms) {
         float* to = (float*)made;
@@ -160,10 +140,89 @@ cdef extern from *:
         (void)turned;
         for (t = 0; t < terms; t++, to += places) { for (i = 0; i < places; i++) { to[i] = from[(i < count ? i : count - 1) * lead + t]; } }
     }
+    /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
+    static int tj_counts(const tj_convolution* p, int i, int64_t tap, int64_t* place) {
+        int64_t at = p->first[i] + tap * p->dilation[i] - p->before[i];
+        *place = at / p->step[i];
+        return at % p->step[i] == 0;
+    }
+
+    /* For each `channels` channels, their weights tap by tap: of one of x's channels there are `count`, which the kernel has at places `counting`. */
+    static void tj_choose_weights(const tj_convolution* p, const float* y, int64_t channels, float* weights, int turned, const int64_t* counting, int64_t count) {
+        int64_t total = p->kernel[0] * p->kernel[1] * p->kernel[2], lead = turned ? total : p->channels * total, leap = turned ? p->to * total : total, g, o, c, k, i;
+        for (g = 0; g < p->groups; g++, y += p->to * p->channels * total, weights += p->weights) {
+            float* to = weights;
+            for (o = 0; o < p->to; o += channels) {
+                int64_t some = p->to - o < channels ? p->to - o : channels;
+                for (c = 0; c < p->channels; c++, to += count * channels) {
+                    const float* from = y + o * lead + c * leap;
+                    if (count == total && channels > 1) {
+                        p->turn(to, from, lead, 1, some, channels, total);
+                        continue;
+                    }
+                    for (k = 0; k < count; k++) { for (i = 0; i < some; i++) { to[k * channels + i] = from[i * lead + counting[k]]; } }
+                }
+            }
+        }
+    }
+
+    /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. turned: whether
+       the kernel is to be read from its end, with both dimensions of channels exchanged. */
+    static void tj_choose(tj_convolution* p, const int64_t* sizes, const float* y, int64_t channels, float* weights, int turned) {
+        int64_t low[3] = {0, 0, 0}, high[3] = {0, 0, 0}, total = p->kernel[0] * p->kernel[1] * p->kernel[2], c, k, o, place[3], line, count = 0;
+        int64_t* counting = p->offsets + p->channels * total + TJ_MOST_TAPS;
+        int i;
+        for (i = 0; i < 3; i++) {
+            int found = 0;
+            for (k = 0; k < p->kernel[i]; k++) {
+                if (!tj_counts(p, i, k, place)) { continue; }
+                if (!found || place[0] < low[i]) { low[i] = place[0]; }
+                if (!found || place[0] > high[i]) { high[i] = place[0]; }
+                found = 1;
+            }
+        }
+        p->slices = tj_pieces(sizes[0] - p->first[0], p->step[0]);
+        p->down = tj_pieces(sizes[1] - p->first[1], p->step[1]);
+        p->across = tj_pieces(sizes[2] - p->first[2], p->step[2]);
+        p->deep = high[0] - low[0] + 1;
+        p->rows = (p->down - 1) * p->stride[1] + high[1] - low[1] + 1;
+        p->lanes = TJ_HAS_512 && tj_pieces(p->across, 8) % 2 == 0 ? 16 : 8;
+        p->wide = tj_pieces(p->across, p->lanes) * p->lanes + (high[2] - low[2]) / p->stride[2];
+        line = p->stride[2] * p->wide;
+        p->each = p->channels * p->deep * p->rows * line;
+        for (o = 0; o < total; o++) { /* in the order of the kernel's numbers */
+            int64_t column;
+            k = turned ? total - 1 - o : o;
+            if (!tj_counts(p, 0, k / (p->kernel[1] * p->kernel[2]), place) || !tj_counts(p, 1, k / p->kernel[2] % p->kernel[1], place + 1) ||
+                !tj_counts(p, 2, k % p->kernel[2], place + 2)) { continue; }
+            column = place[2] - low[2];
+            p->offsets[count] = ((place[0] - low[0]) * p->rows + place[1] - low[1]) * line + column % p->stride[2] * p->wide + column / p->stride[2];
+            counting[count++] = o;
+        }
+        for (c = p->channels - 1; c >= 0; c--) { for (k = 0; k < count; k++) { p->offsets[c * count + k] = c * p->deep * p->rows * line + p->offsets[k]; } }
+        p->taps = p->channels * count;
+        p->weights = tj_pieces(p->to, channels) * channels * p->taps;
+        if (weights) { tj_choose_weights(p, y, channels, weights, turned, counting, count); }
+        for (i = 0; i < 3; i++) { p->before[i] = -low[i]; }
+    }
+    /* How many images are packed together, if that is quicker: whole vectors save so many places of each channel, and packing takes as long as TJ_PACKING
+       channels of all places, however many there are. */
+    static void tj_choose_packing(tj_convolution* p) {
+        int64_t lanes = TJ_HAS_512 ? 16 : 8, count = p->down * p->across, images = p->batch * p->slices;
+        int64_t together = p->groups > 1 || count >= TJ_TILES * lanes ? 1 : TJ_TILES * lanes / count, apart;
+        if (together > images) { together = images; }
+        apart = p->down * tj_pieces(p->across, p->lanes) * p->lanes;
+        p->columns = tj_pieces(together * count, lanes) * lanes;
+        p->packed = (apart - p->columns / together) * p->to > TJ_PACKING * count && p->columns * p->taps < TJ_MOST_PACKED ? together : 0;
+        if (!p->packed) { return; }
+        p->lanes = lanes;
+        p->columns_at = p->offsets + p->channels * p->kernel[0] * p->kernel[1] * p->kernel[2] + TJ_MOST_TAPS;
+        for (apart = 0; apart < p->taps; apart++) { p->columns_at[apart] = apart * p->columns; }
+    }
+
     /* The kernel's gradient: each part's, added up. As few parts as keep eight threads busy, or as have enough places to sum over. */
     static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int alone) {
-        const tj_tiles* tiles = tj_tiles_of(tj_vector_bits(), 0);
-        int64_t parts = p->batch * p->places / TJ_ENOUGH, wide, lead, each, i, o, k;
+        int64_t parts = p->batch * p->lead / TJ_ENOUGH, wide, lead, each, i, o, k;
         float* room;
         if (p->groups > 1) {
             for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
@@ -173,7 +232,6 @@ cdef extern from *:
             return;
         }
         p->lanes = TJ_HAS_512 && p->to > 8 ? 16 : 8;
-        p->turn = tiles ? tiles->strip : tj_turn_plainly;
         p->parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
         p->vectors = p->to > p->lanes ? 2 : 1;
         wide = p->vectors * p->lanes;
@@ -189,67 +247,82 @@ cdef extern from *:
         for (o = 0; o < p->to; o++) { for (k = 0; k < p->taps; k++) { result[o * p->taps + k] = room[k * lead + o]; } }
         free(room);
     }
-    /* (down, across): the places of the result. */
-    static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* places, int turned,
+    /* sizes: the places of the result. size: a kernel's weights of one channel of the result. */
+    static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* sizes, int turned,
                                     int alone) {
-        int64_t apart[2] = {p->apart[0], p->apart[1]}, before[2] = {p->before[0], p->before[1]}, channels = p->to == 1 ? 1 : TJ_HAS_512 ? 8 : 4, i, k;
+        int64_t apart[3], before[3], channels = p->to == 1 ? 1 : TJ_HAS_512 ? 8 : 4, i, k;
         float* room = (float*)calloc((size_t)((p->to + TJ_MOST) * p->groups * size), 4);
         if (!room) { abort(); }
         p->y = room;
         p->out = result;
-        p->bands = alone ? 1 : tj_pieces(TJ_PARTS, p->batch);
-        if (p->stride[0] * p->stride[1] == 1) { /* instead of reading zeros: for each place the taps that read none */
-            for (i = 0; i < 2; i++) {
+        for (i = 0; i < 3; i++) {
+            before[i] = p->before[i];
+            apart[i] = p->apart[i];
+            if (p->stride[0] * p->stride[1] * p->stride[2] == 1) { /* instead of reading zeros: for each place the taps that read none */
                 p->step[i] = apart[i];
                 p->apart[i] = 1;
             }
         }
-        for (k = 0; k < p->step[0] * p->step[1]; k++) {
-            p->first[0] = k / p->step[1];
-            p->first[1] = k % p->step[1];
-            p->before[0] = before[0];
-            p->before[1] = before[1];
-            if (p->first[0] >= places[0] || p->first[1] >= places[1]) { continue; }
-            tj_choose(p, places[0], places[1], y, channels, room, turned);
-            tj_do(call, channels == 1 ? TJ_BEST(tj_convolve_plane, p->lanes) : TJ_BEST(tj_convolve_image, p->lanes), p, p->batch * p->bands, alone);
+        for (k = 0; k < p->step[0] * p->step[1] * p->step[2]; k++) {
+            int64_t images;
+            p->first[0] = k / (p->step[1] * p->step[2]);
+            p->first[1] = k / p->step[2] % p->step[1];
+            p->first[2] = k % p->step[2];
+            for (i = 0; i < 3; i++) { p->before[i] = before[i]; }
+            if (p->first[0] >= sizes[0] || p->first[1] >= sizes[1] || p->first[2] >= sizes[2]) { continue; }
+            tj_choose(p, sizes, y, channels, room, turned);
+            tj_choose_packing(p);
+            images = p->batch * p->slices;
+            p->bands = alone || p->packed ? 1 : tj_pieces(TJ_PARTS, images);
+            images = p->packed ? tj_pieces(images, p->packed) : images * p->bands;
+            tj_do(call, channels == 1 ? TJ_BEST(tj_convolve_plane, p->lanes) : TJ_BEST(tj_convolve_image, p->lanes), p, images, alone);
         }
         free(room);
     }
-    /* x and the kernel, or the result's gradient where the kernel's is asked for: y. how: the kernel's sizes, strides, what is before x, how far its
-       elements are apart, the kernel's dilations, each down and across; whether the kernel's gradient is asked for; groups of channels; and whether the
-       kernel is turned. call: XLA's, or 0. */
-    static void tj_convolve_images(const tj_call* call, const tj_buffer* x, const tj_buffer* y, const tj_buffer* out, const int64_t* how) {
-        const int64_t* made = how[10] ? y->shape : out->shape;
+    /* What is given and the kernel, or the result's gradient where the kernel's is asked for. how: the kernel's sizes, strides, what is before x, how far its
+       elements are apart, the kernel's dilations, each of slices, rows and columns; whether the kernel's gradient is asked for; groups of channels; and
+       whether the kernel is turned. call: XLA's, or 0. */
+    static void tj_convolve_images(const tj_call* call, const tj_buffer* given, const tj_buffer* kernel, const tj_buffer* result, const int64_t* how) {
+        const tj_buffer* buffers[3] = {given, kernel, result};
+        int64_t shapes[3][5], *x = shapes[0], *made = how[15] ? shapes[1] : shapes[2], k;
+        const tj_tiles* tiles = tj_tiles_of(tj_vector_bits(), 0);
         tj_convolution whole;
         int64_t i, size;
         int alone;
-        whole.x = (const float*)x->data;
-        whole.groups = how[11];
-        whole.batch = x->shape[0] * how[11];
-        whole.channels = x->shape[1] / how[11];
-        whole.height = x->shape[2];
-        whole.width = x->shape[3];
-        whole.to = made[1] / how[11];
-        whole.line = made[3];
-        whole.places = made[2] * made[3];
-        for (i = 0; i < 2; i++) {
+        for (i = 0; i < 3; i++) { /* of lines and images as of volumes */
+            for (k = 0; k < 5; k++) { shapes[i][k] = k < 2 ? buffers[i]->shape[k] : 1; }
+            for (k = 2; k < buffers[i]->rank; k++) { shapes[i][5 - buffers[i]->rank + k] = buffers[i]->shape[k]; }
+        }
+        whole.x = (const float*)given->data;
+        whole.turn = tiles ? tiles->strip : tj_turn_plainly;
+        whole.groups = how[16];
+        whole.batch = x[0] * how[16];
+        whole.channels = x[1] / how[16];
+        whole.depth = x[2];
+        whole.height = x[3];
+        whole.width = x[4];
+        whole.to = made[1] / how[16];
+        whole.line = made[4];
+        whole.places = made[3] * made[4];
+        whole.lead = made[2] * whole.places;
+        for (i = 0; i < 3; i++) {
             whole.kernel[i] = how[i];
-            whole.stride[i] = how[2 + i];
-            whole.before[i] = how[4 + i];
-            whole.apart[i] = how[6 + i];
-            whole.dilation[i] = how[8 + i];
+            whole.stride[i] = how[3 + i];
+            whole.before[i] = how[6 + i];
+            whole.apart[i] = how[9 + i];
+            whole.dilation[i] = how[12 + i];
             whole.step[i] = 1;
             whole.first[i] = 0;
         }
-        size = whole.channels * whole.kernel[0] * whole.kernel[1];
-        alone = whole.batch * size * whole.to * whole.places < (call ? TJ_LITTLE : TJ_LITTLE_HERE);
-        whole.offsets = (int64_t*)malloc((size_t)((size + TJ_MOST_TAPS) * sizeof(int64_t)));
+        size = whole.channels * whole.kernel[0] * whole.kernel[1] * whole.kernel[2];
+        alone = whole.batch * size * whole.to * whole.lead < (call ? TJ_LITTLE : TJ_LITTLE_HERE);
+        whole.offsets = (int64_t*)malloc((size_t)((2 * size + TJ_MOST_TAPS) * sizeof(int64_t)));
         if (!whole.offsets) { abort(); }
-        if (how[10]) {
-            tj_choose(&whole, made[2], made[3], 0, 1, 0, 0);
-            tj_convolve_for_kernel(call, &whole, (const float*)y->data, (float*)out->data, alone);
+        if (how[15]) {
+            tj_choose(&whole, made + 2, 0, 1, 0, 0);
+            tj_convolve_for_kernel(call, &whole, (const float*)kernel->data, (float*)result->data, alone);
         } else {
-            tj_convolve_forward(call, &whole, (const float*)y->data, (float*)out->data, size, made + 2, (int)how[12], alone);
+            tj_convolve_forward(call, &whole, (const float*)kernel->data, (float*)result->data, size, made + 2, (int)how[17], alone);
         }
         free(whole.offsets);
     }
@@ -265,14 +338,15 @@ cdef extern from *:
         tj_convolution_minor = minor;
         return (void*)&tj_convolve;
     }
-    /* For the interpreter, which lets go of Python's lock meanwhile. Arrays of four dimensions, float32, contiguous. */
+    /* For the interpreter, which lets go of Python's lock meanwhile. Arrays of three to five dimensions, float32, contiguous. */
     static int tj_convolve_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, const Py_buffer* how) {
         const Py_buffer* given[3] = {x, y, out};
-        int64_t shapes[3][4];
+        int64_t shapes[3][5];
         tj_buffer buffers[3];
         int i, k;
         for (i = 0; i < 3; i++) {
-            for (k = 0; k < 4; k++) { shapes[i][k] = given[i]->shape[k]; }
+            buffers[i].rank = given[i]->ndim;
+            for (k = 0; k < given[i]->ndim; k++) { shapes[i][k] = given[i]->shape[k]; }
             buffers[i].data = given[i]->buf;
             buffers[i].shape = shapes[i];
         }

@@ -21,22 +21,72 @@ TJ_INLINE void TJ_WIDE(tile)(const float* const x[TJ_TILES], const int64_t* offs
     for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { made[j][i] = sums[j][i]; } }
 }
 
-/* A band of an image. y: for each so many channels, their weights tap by tap. */
+/* Where in the result the places of a tile of packed images are, from one on: -1 where there is none. The first of the piece is `image`. */
+TJ_INLINE void TJ_WIDE(targets)(const tj_convolution* p, int64_t image, int64_t first, int64_t target[TJ_TILES * TJ_LANES]) {
+    int64_t count = p->down * p->across, row = first % count / p->across, column = first % count % p->across, last = image + p->packed, i;
+    if (last > p->batch * p->slices) { last = p->batch * p->slices; }
+    image += first / count;
+    for (i = 0; i < TJ_TILES * TJ_LANES; i++) {
+        target[i] = image < last ? tj_made_at(p, image) + (row * p->step[1] + p->first[1]) * p->line + column * p->step[2] + p->first[2] : -1;
+        if (++column < p->across) { continue; }
+        column = 0;
+        if (++row < p->down) { continue; }
+        row = 0;
+        image++;
+    }
+}
+
+/* Some images that are packed. y: for each so many channels, their weights tap by tap. */
+TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const int channels) {
+    int64_t left = p->batch * p->slices - image, images = left < p->packed ? left : p->packed, last = p->columns / TJ_LANES, tile, o, k;
+    int64_t target[TJ_TILES * TJ_LANES];
+    float *room = (float*)calloc((size_t)(images * p->each + p->taps * p->columns + 8), 4), *packed = room + images * p->each;
+    if (!room) { abort(); }
+    for (k = 0; k < images; k++) { tj_copy_image(p, image + k, room + k * p->each); }
+    tj_pack_images(p, room, images, packed);
+    for (tile = 0; tile < last; tile += TJ_TILES) {
+        const float* x[TJ_TILES];
+        int i, j;
+        TJ_WIDE(targets)(p, image, tile * TJ_LANES, target);
+        for (j = 0; j < TJ_TILES; j++) { x[j] = packed + (tile + j < last ? tile + j : tile) * TJ_LANES; }
+        for (o = 0; o < p->to; o += channels) {
+            TJ_WIDE(vector) made[TJ_TILES][TJ_MOST];
+            TJ_WIDE(tile)(x, p->columns_at, p->y + image / p->slices % p->groups * p->weights + o * p->taps, p->taps, channels, made);
+            for (j = 0; j < TJ_TILES && tile + j < last; j++) {
+                const int64_t* at = target + j * TJ_LANES;
+                int whole = at[TJ_LANES - 1] >= 0 && at[TJ_LANES - 1] - at[0] == TJ_LANES - 1;
+                for (i = 0; i < channels && o + i < p->to; i++) {
+                    float* out = p->out + (o + i) * p->lead;
+                    if (whole) { *(TJ_WIDE(vector)*)(out + at[0]) = made[j][i]; }
+                    else { for (k = 0; k < TJ_LANES; k++) { if (at[k] >= 0) { out[at[k]] = made[j][i][k]; } } }
+                }
+            }
+        }
+    }
+    free(room);
+}
+
+/* A band of an image, or some images that are packed. */
 TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int channels) {
     int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_LANES), all = p->down * tiles, tile, o, k;
     int64_t last = all * (band + 1) / p->bands;
-    float *room = (float*)malloc((size_t)(p->each * 4)), *out = p->out + image * p->to * p->places;
-    const float* y = p->y + image % p->groups * p->weights;
+    float *room, *out = p->out + tj_made_at(p, image);
+    const float* y = p->y + image / p->slices % p->groups * p->weights;
+    if (p->packed) {
+        TJ_WIDE(several)(p, piece * p->packed, channels);
+        return;
+    }
+    room = (float*)malloc((size_t)(p->each * 4));
     if (!room) { abort(); }
-    tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
+    tj_copy_image(p, image, room);
     for (tile = all * band / p->bands; tile < last; tile += TJ_TILES) {
         const float* x[TJ_TILES];
         int64_t at[TJ_TILES], count[TJ_TILES];
         int i, j;
         for (j = 0; j < TJ_TILES; j++) {
             int64_t which = tile + j < last ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_LANES;
-            x[j] = room + row * p->stride[0] * p->stride[1] * p->wide + column;
-            at[j] = (row * p->step[0] + p->first[0]) * p->line + column * p->step[1] + p->first[1];
+            x[j] = room + row * p->stride[1] * p->stride[2] * p->wide + column;
+            at[j] = (row * p->step[1] + p->first[1]) * p->line + column * p->step[2] + p->first[2];
             count[j] = p->across - column < TJ_LANES ? p->across - column : TJ_LANES;
         }
         for (o = 0; o < p->to; o += channels) {
@@ -44,8 +94,8 @@ TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int 
             TJ_WIDE(tile)(x, p->offsets, y + o * p->taps, p->taps, channels, made);
             for (j = 0; j < TJ_TILES && tile + j < last; j++) {
                 for (i = 0; i < channels && o + i < p->to; i++) {
-                    float* place = out + (o + i) * p->places + at[j];
-                    if (p->step[1] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[1]] = made[j][i][k]; } }
+                    float* place = out + (o + i) * p->lead + at[j];
+                    if (p->step[2] > 1) { for (k = 0; k < count[j]; k++) { place[k * p->step[2]] = made[j][i][k]; } }
                     else if (count[j] == TJ_LANES) { *(TJ_WIDE(vector)*)place = made[j][i]; }
                     else { tj_copy(place, (const float*)&made[j][i], count[j]); }
                 }
@@ -61,7 +111,7 @@ TJ_INLINE void TJ_WIDE(sums)(const tj_convolution* p, const float* x, const int6
                              const int rows, const int vectors) {
     TJ_WIDE(vector) sums[TJ_MOST_TAPS][2];
     const float* from[TJ_MOST_TAPS];
-    int64_t row, at, line = p->stride[0] * p->stride[1] * p->wide;
+    int64_t row, at, line = p->stride[1] * p->stride[2] * p->wide;
     int i, j;
     TJ_ALL_OF for (i = 0; i < rows; i++) {
         from[i] = x + offsets[i];
@@ -79,7 +129,7 @@ TJ_INLINE void TJ_WIDE(sums)(const tj_convolution* p, const float* x, const int6
 
 /* The kernel's gradient of one part of the batch: y is the result's. `out` has room for each part's, tap by tap of all channels, some more of both. */
 TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int rows, const int vectors) {
-    int64_t size = tj_pieces(p->batch, p->parts), image = part * size, last = image + size < p->batch ? image + size : p->batch;
+    int64_t images = p->batch * p->slices, size = tj_pieces(images, p->parts), image = part * size, last = image + size < images ? image + size : images;
     int64_t wide = vectors * TJ_LANES, lead = tj_pieces(p->to, wide) * wide, o, k;
     float *out = p->out + part * (p->taps + TJ_MOST_TAPS) * lead, *room, *grads;
     if (image >= last) { return; }
@@ -87,9 +137,9 @@ TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int ro
     if (!room) { abort(); }
     grads = (float*)(((uintptr_t)(room + p->each) + TJ_ALIGNED - 1) / TJ_ALIGNED * TJ_ALIGNED);
     for (; image < last; image++) {
-        tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
+        tj_copy_image(p, image, room);
         for (o = 0; o < p->to; o += wide) {
-            p->turn(grads, p->y + (image * p->to + o) * p->places, p->places, 1, p->to - o < wide ? p->to - o : wide, wide, p->places);
+            p->turn(grads, p->y + tj_made_at(p, image) + o * p->lead, p->lead, 1, p->to - o < wide ? p->to - o : wide, wide, p->places);
             for (k = 0; k < p->taps; k += rows) {
                 float* to = out + k * lead + o;
                 if (p->taps - k <= rows / 3) { TJ_WIDE(sums)(p, room, p->offsets + k, grads, to, lead, rows / 3, vectors); }
@@ -107,7 +157,7 @@ TJ_INLINE void TJ_WIDE(part)(const tj_convolution* p, int64_t part, const int ro
 /* Add to `out`, for some taps of one channel of the kernel's gradient, what all places of an image give. grads: those places' gradients. */
 TJ_INLINE void TJ_WIDE(dots)(const tj_convolution* p, const float* x, const int64_t* offsets, const float* grads, float* out, const int rows) {
     TJ_WIDE(vector) sums[TJ_MOST_TAPS];
-    int64_t row, at, line = p->stride[0] * p->stride[1] * p->wide, whole = p->across / TJ_LANES * TJ_LANES;
+    int64_t row, at, line = p->stride[1] * p->stride[2] * p->wide, whole = p->across / TJ_LANES * TJ_LANES;
     int32_t mask[TJ_LANES];
     int i, j;
     for (j = 0; j < TJ_LANES; j++) { mask[j] = whole + j < p->across ? -1 : 0; }
@@ -135,10 +185,10 @@ TJ_INLINE void TJ_WIDE(group)(const tj_convolution* p, int64_t group, const int 
     int64_t lead = p->taps + TJ_MOST_TAPS, image, o, k;
     float *room = (float*)malloc((size_t)(p->each * 4)), *out = (float*)calloc((size_t)(p->to * lead), 4);
     if (!room || !out) { abort(); }
-    for (image = group; image < p->batch; image += p->groups) {
-        tj_copy_image(p, p->x + image * p->channels * p->height * p->width, room);
+    for (image = group * p->slices; image < p->batch * p->slices; image += image % p->slices < p->slices - 1 ? 1 : (p->groups - 1) * p->slices + 1) {
+        tj_copy_image(p, image, room);
         for (o = 0; o < p->to; o++) {
-            const float* grads = p->y + (image * p->to + o) * p->places;
+            const float* grads = p->y + tj_made_at(p, image) + o * p->lead;
             for (k = 0; k < p->taps; k += rows) {
                 float* to = out + o * lead + k;
                 if (p->taps - k <= rows / 3) { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows / 3); }
