@@ -34,12 +34,15 @@ MODULES = (
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
     "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
-    "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
+    "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
     "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip
-HEADERS = tuple([f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce", "windows")])  # of C's, which declarations include
+# Of C's, which declarations include.
+HEADERS = tuple(
+    [f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "reduce", "windows", "scans", "along", "groups", "spelling")]
+)
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

@@ -16,6 +16,7 @@ from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
+from torchgrad_jax.runtime.baseline.loops import SUM, along
 from torchgrad_jax.runtime.native.handlers import ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
@@ -170,8 +171,21 @@ def _grid(shape: Shape) -> list[Array]:
     return list(np.ogrid[tuple([slice(n) for n in shape])])
 
 
+def _are_beside(x: Array, index: Array, dim: int) -> bool:
+    """Whether all dimensions but `dim` are as long in both: what loops of C's are for."""
+    return (
+        index.dtype == np.int64
+        and index.size > 0
+        and all([n == m for d, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim % x.ndim])
+    )
+
+
 def _along(x: Array, index: Array, dim: int) -> Array:
     """The elements that `index`, in range, picks along `dim`, at its own place in the other dimensions."""
+    if _are_beside(x, index, dim):
+        found = along("pick_along", x, index, dim=dim, length=x.shape[dim], told=(index.shape[dim],), shape=index.shape)
+        if found is not None:
+            return found
     key = _grid(index.shape).copy()
     key[dim] = index
     return x[tuple(key)]
@@ -219,13 +233,17 @@ def _with_rows_shape(x: Array, index: Array, source: Array, alpha: Any, dim: int
 
 
 def _with_elements(x: Array, index: Array, src: Array, dim: int) -> Array:
+    src = src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
+    if _are_beside(x, index, dim):
+        found = along("put_along", src, index, x, dim=dim, length=x.shape[dim], told=(index.shape[dim], SUM, 1), shape=x.shape)
+        if found is not None:
+            return found
     out = np.array(x, order="C")
     steps = [n // x.itemsize for n in out.strides]
     places: Any = index.astype(np.int64, copy=False) * steps[dim]
-    for d, along in enumerate(_grid(index.shape)):
+    for d, place in enumerate(_grid(index.shape)):
         if d != dim:
-            places = places + along * steps[d]
-    src = src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
+            places = places + place * steps[d]
     add_rows(out.reshape(-1, 1), places.reshape(-1), src.reshape(-1, 1))
     return out
 

@@ -8,9 +8,7 @@ import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array, converted
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.loops import SUMS_BEFORE, SUMS_BEHIND
-from torchgrad_jax.runtime.native.handlers import by_rows
+from torchgrad_jax.runtime.baseline.loops import along
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -35,17 +33,13 @@ def _folded(fold: np.ufunc, x: Array, dim: int, dtype: np.dtype) -> Array:
     return found.astype(dtype, copy=False)
 
 
-def _sums(x: Array, dim: int, of: int) -> Array | None:
-    """The running sums of rows by C's loop; None where it is not for them."""
-    if x.dtype != np.float32 or dim % x.ndim != x.ndim - 1:
-        return None
-    found = np.empty(x.shape, np.float32)
-    how = np.array([of, x.size // x.shape[-1], x.shape[-1], 0, 0, 1], np.int64)
-    return found if by_rows([contiguous(x)], [found], how) else None
+def _by_loop(fold: np.ufunc, x: Array, dim: int, reverse: bool = False) -> Array | None:
+    name = "running_sum" if fold is np.add else "running_product"
+    return along(name, x, dim=dim, length=x.shape[dim], told=(int(reverse),), shape=x.shape)
 
 
 def _sums_behind(grad: Array, aval: Aval, dim: int, dtype: Any) -> Array:
-    if (found := _sums(grad, dim, SUMS_BEHIND)) is not None:
+    if (found := _by_loop(np.add, grad, dim, True)) is not None:
         return converted(found, aval.dtype)
     back = (*(slice(None),) * (dim % grad.ndim), slice(None, None, -1))
     return converted(_folded(np.add, grad[back], dim, grad.dtype)[back], aval.dtype)
@@ -59,7 +53,7 @@ def _of(fold: np.ufunc, result: Any) -> Forms:
     def running(x: Array, dim: int, dtype: Any) -> Array:
         target = _target(x, dtype)
         given = converted(x, target)
-        found = _sums(given, dim, SUMS_BEFORE) if fold is np.add else None
+        found = _by_loop(fold, given, dim)
         return _folded(fold, given, dim, target) if found is None else found
 
     return Forms(running, result)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -14,7 +16,7 @@ from torchgrad_jax.declaration import dtypes, numpy_running
 from torchgrad_jax.declaration.converting import convert, wide
 from torchgrad_jax.declaration.numpy_running import ACCUMULATORS
 from torchgrad_jax.declaration.operator import op
-from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.operators.kernels import along, loops
 from torchgrad_jax.operators.reduction import keep, spread, title, wrap_dims, wrap_one
 
 
@@ -48,9 +50,24 @@ def _running(x: Any, dim: int, function: Callable[[Any, Any], Any], identity: fl
     return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
 
 
+def _said_sum(x: Any, dim: int, reverse: bool) -> list[Any]:
+    return [_running(x, dim, lax.add, 0, lax.cumsum, reverse)]
+
+
+def _said_product(x: Any, dim: int, reverse: bool) -> list[Any]:
+    return [_running(x, dim, lax.mul, 1, lax.cumprod, reverse)]
+
+
+_SUM, _PRODUCT = along.scan("running_sum", _said_sum), along.scan("running_product", _said_product)
+
+
 def running_sum(x: Any, dim: int, reverse: bool = False) -> Any:
     """Every prefix's sum along `dim`."""
-    return _running(x, dim, lax.add, 0, lax.cumsum, reverse)
+    return (_SUM if along.fits(x) else _said_sum)(x, dim=dim, reverse=reverse)[0]
+
+
+def _running_product(x: Any, dim: int, reverse: bool = False) -> Any:
+    return (_PRODUCT if along.fits(x) else _said_product)(x, dim=dim, reverse=reverse)[0]
 
 
 @op("cumsum(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", numpy=numpy_running.cumsum, numpy_vjp=numpy_running.cumsum_vjp,
@@ -75,10 +92,15 @@ def _cumprod_gradient(grad: Any, self: Any, result: Any, dim: int) -> Any:
     if not self.ndim or not self.size:
         return convert(grad, self.dtype)
     x = convert(self, np.dtype(grad.dtype))
+    result = convert(result, x.dtype)
+    return (_PRODUCT_GRAD if along.fits(grad, x, result) else _said_product_grad)(grad, x, result, dim=dim)[0].astype(self.dtype)
+
+
+def _said_product_grad(grad: Any, x: Any, result: Any, dim: int, reverse: bool = False) -> list[Any]:
     dim = wrap_one(dim, x.ndim)
     sums = running_sum(grad * result.conj(), dim, reverse=True)
     zeros = (x == 0).any(dim, keepdims=True)
-    return _by_quotient(grad, x, zeros, lambda grad, x: sums / x.conj(), lambda grad, x: _cumprod_without_quotient(grad, x, dim)).astype(self.dtype)
+    return [_by_quotient(grad, x, zeros, lambda grad, x: sums / x.conj(), lambda grad, x: _cumprod_without_quotient(grad, x, dim))]
 
 
 def _cumprod_without_quotient(grad: Any, x: Any, dim: int) -> Any:
@@ -94,8 +116,7 @@ def _cumprod_without_quotient(grad: Any, x: Any, dim: int) -> Any:
     return jnp.moveaxis(jnp.concatenate([one, _running_product(rows[:-1], 0)]) * following, 0, dim)
 
 
-def _running_product(x: Any, dim: int) -> Any:
-    return _running(x, dim, lax.mul, 1, lax.cumprod)
+_PRODUCT_GRAD = along.scan("running_product_grad", _said_product_grad)
 
 
 @op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", trivial=lambda x: x.size < 2, grads={"self": _cumprod_gradient},
@@ -116,8 +137,8 @@ def _others(x: Any) -> Any:
     count = x.shape[-1]
     if count < _LONG:
         ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
-        before = _running(x[..., :-1], -1, lax.mul, 1, lax.cumprod)
-        after = _running(x[..., 1:], -1, lax.mul, 1, lax.cumprod, reverse=True)
+        before = _running_product(x[..., :-1], -1)
+        after = _running_product(x[..., 1:], -1, reverse=True)
         return jnp.concatenate([ones, before], -1) * jnp.concatenate([after, ones], -1)
     columns = math.isqrt(count - 1) + 1
     rows = -(-count // columns)
@@ -186,20 +207,48 @@ def _log_add_exp_whole(a: Any, axis: int, reverse: bool) -> Any:
     return lax.associative_scan(log_add_exp, a, axis=axis, reverse=reverse)
 
 
-@op("logcumsumexp(Tensor self, int dim)", keeps=("result",), shows=("self",), attributes="dim")
+def _said_log_sum(x: Any, dim: int, reverse: bool = False) -> list[Any]:
+    return [_running(x, dim, log_add_exp, -np.inf, _log_add_exp_whole, reverse)]
+
+
+def _said_log_sum_grad(grad: Any, x: Any, result: Any, dim: int, reverse: bool = False) -> list[Any]:
+    """s[i] = grad[i] + exp(result[i] - result[i + 1]) s[i + 1]: of an infinite sum nothing comes back."""
+    grads, rows, sums = [jnp.moveaxis(a, dim, 0) for a in (grad, x, result)]
+
+    def step(carry: Any, now: Any) -> Any:
+        after, following = carry
+        grad, x, own = now
+        found = jnp.where(own == jnp.inf, 0 * after, grad + after * jnp.exp(own - following) + 0 * own)
+        return (found, own), found * jnp.exp(x - own)
+
+    start = jnp.zeros_like(grads[0]), jnp.full_like(sums[0], jnp.inf)
+    return [jnp.moveaxis(loops.scan(step, start, (grads, rows, sums), reverse=True)[1], 0, dim)]
+
+
+_LOG_SUM, _LOG_SUM_GRAD = along.scan("running_log_sum", _said_log_sum), along.scan("running_log_sum_grad", _said_log_sum_grad)
+
+
+def _log_sum_grad(grad: Any, self: Any, result: Any, dim: int) -> Any:
+    if along.fits(grad, self, result):
+        return _LOG_SUM_GRAD(grad, self, result, dim=dim)[0]
+    return jax.vjp(lambda x: _said_log_sum(x, dim)[0], self)[1](grad.conj())[0].conj()
+
+
+@op("logcumsumexp(Tensor self, int dim)", attributes="dim", grads={"self": _log_sum_grad})
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)
     if not dtypes.is_float(np.dtype(x.dtype)):
         raise NotImplementedError(f"\"logcumsumexp_out_cpu\" not implemented for '{title(x)}'")
-    return _running(x, dim, log_add_exp, -np.inf, _log_add_exp_whole)
+    return (_LOG_SUM if along.fits(x) else _said_log_sum)(x, dim=dim)[0]
 
 
 # ---------------------------------------------------------------------- running extremes
 
 
-def _running_extreme(x: Any, dim: int, at_least: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+def _said_extreme(x: Any, dim: int, reverse: bool = False, *, at_least: Callable[[Any, Any], Any]) -> list[Any]:
     """The extreme up to each element and its last place. A nan is the extreme from then on."""
+    dim = wrap_one(dim, x.ndim)
     places = lax.broadcasted_iota(np.int64, x.shape, dim)
 
     def better(a: Any, b: Any) -> Any:
@@ -217,23 +266,22 @@ def _running_extreme(x: Any, dim: int, at_least: Callable[[Any, Any], Any]) -> t
         _, (best, place) = loops.scan(step, (rows[0], order[0]), (rows, order))
         return jnp.moveaxis(best, 0, dim), jnp.moveaxis(place, 0, dim)
 
-    return lax.platform_dependent(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim))
+    return list(lax.platform_dependent(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim)))
 
 
-def _scatter_add(grad: Any, shape: tuple[int, ...], indices: Any, dim: int) -> Any:
-    if not shape or not grad.size:
-        return grad
-    dim = wrap_one(dim, len(shape))
-    key = list(jnp.meshgrid(*(jnp.arange(n) for n in indices.shape), indexing="ij", sparse=True))
-    key[dim] = indices
-    return jnp.zeros(shape, grad.dtype).at[tuple(key)].add(grad, mode="promise_in_bounds")
+def _extreme_grad(grad: Any, indices: Any, dim: int) -> Any:
+    return along.put(grad, indices, dim, along.SUM, length=grad.shape[dim]) if grad.ndim and grad.size else grad
 
 
 def _declare_extreme(name: str, at_least: Any) -> None:
+    said = partial(_said_extreme, at_least=at_least)
+    loop = along.scan(f"running_{name[3:]}", said, results=2, places=1)
+
     def extreme(x: Any, dim: int) -> Any:
+        wrap_one(dim, x.ndim)
         if not x.ndim or not x.size:
             return x, jnp.zeros(x.shape, np.int64)
-        return _running_extreme(x, wrap_one(dim, x.ndim), at_least)
+        return tuple((loop if along.fits(x) else said)(x, dim=dim))
 
     def validate(x: Any, dim: int) -> None:
         wrap_one(dim, x.ndim)
@@ -241,8 +289,7 @@ def _declare_extreme(name: str, at_least: Any) -> None:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{title(x)}'")
 
     extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
-    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, keeps=("self",),
-       grads={"self": lambda grad, self, indices, dim: _scatter_add(grad, self.shape, indices, dim)})(extreme)  # fmt: skip
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, keeps=("self",), grads={"self": _extreme_grad})(extreme)
 
 
 _declare_extreme("cummax", lax.ge)

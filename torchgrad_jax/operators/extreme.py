@@ -12,8 +12,9 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half
 from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.kernels import along
 from torchgrad_jax.operators.pointwise import refuse_complex
-from torchgrad_jax.operators.reduction import keep, spread, title, unreduced, wrap_dims, wrap_one
+from torchgrad_jax.operators.reduction import keep, title, unreduced, wrap_dims, wrap_one
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -144,8 +145,8 @@ def at_place(grad: Any, shape: tuple[int, ...], indices: Any, dim: int, keepdim:
     if not shape:
         return grad
     dim = wrap_one(dim, len(shape))
-    where = lax.broadcasted_iota(np.int64, shape, dim) == unreduced(indices, shape, dim, keepdim)
-    return jnp.where(where, spread(grad, shape, dim, keepdim), 0).astype(grad.dtype)
+    grad, indices = [a if keepdim else lax.expand_dims(a, (dim,)) for a in (grad, indices)]
+    return along.put(grad, indices, dim, along.LAST, length=shape[dim])
 
 
 def _declare_places(kind: str) -> None:

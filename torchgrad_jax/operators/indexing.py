@@ -18,6 +18,7 @@ from torchgrad_jax.declaration.memory_order import INDEXED
 from torchgrad_jax.declaration.numpy_indexing import INDEX_BITS, SIZE_BITS
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 from torchgrad_jax.declaration.refusals import no_derivative
+from torchgrad_jax.operators.kernels import along
 
 
 @op("copy(Tensor self, Tensor src)", method=False, toplevel=False, node="torch::autograd::CopyBackwards",
@@ -207,8 +208,7 @@ def gather_along(x: Any, index: Any, dim: int) -> Any:
     x, index = _as_vector(x), _as_vector(index)
     if not index.size:
         return jnp.zeros(shape, x.dtype)
-    found = x.at[_along(x, index, dim)].get(mode="promise_in_bounds", wrap_negative_indices=False)
-    return lax.reshape(found, shape)
+    return lax.reshape(along.picked(x, index, dim), shape)
 
 
 def _cut(src: Any, index: Any) -> Any:
@@ -223,6 +223,9 @@ def _uncut(grad: Any, shape: tuple[int, ...]) -> Any:
     return lax.pad(grad, jnp.zeros((), grad.dtype), [(0, n - m, 0) for n, m in zip(shape, grad.shape, strict=True)])
 
 
+_PUT = {"set": along.LAST, "add": along.SUM, "max": along.MOST, "min": along.LEAST}
+
+
 def write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
     """`values` (of at least the index's shape, or a number) written, added ... at `index` along `dim`."""
     shape = x.shape
@@ -231,6 +234,8 @@ def write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
         return lax.reshape(x, shape)
     values = _cut(values, index)
     values = lax.reshape(values, index.shape) if values.ndim or index.shape == (1,) else values
+    if how != "multiply" and values.ndim and values.dtype == x.dtype:
+        return lax.reshape(along.put(values, index, dim, _PUT[how], x), shape)
     at = x.at[_along(x, index, dim)]
     made = getattr(at, how)(values, mode="promise_in_bounds", wrap_negative_indices=False)
     return lax.reshape(made, shape)

@@ -15,7 +15,7 @@ from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
 from torchgrad_jax.operators.activation import log_sigmoid_of, sigmoid_of
 from torchgrad_jax.operators.embedding import first_outside
-from torchgrad_jax.operators.kernels import ctc, loops
+from torchgrad_jax.operators.kernels import along, ctc, loops
 from torchgrad_jax.runtime.value import Aval
 
 
@@ -260,9 +260,8 @@ def _nll_grad(grad: Any, self: Any, target: Any, weight: Any, ignore_index: Any,
     kept, classes, weights = _class_weights(self, target, weight, ignore_index)
     if reduction == "mean":
         grad = grad / weights.sum(dtype=grad.dtype)
-    each = jnp.expand_dims(jnp.where(kept, -grad if weight is None else -grad * weights, 0).astype(grad.dtype), axis)
-    here = lax.broadcasted_iota(np.int32, self.shape, axis) == jnp.expand_dims(classes, axis)
-    return jnp.where(here, each, jnp.zeros((), grad.dtype))
+    each = jnp.where(kept, -grad if weight is None else -grad * weights, 0).astype(grad.dtype)
+    return along.put(jnp.expand_dims(each, axis), jnp.expand_dims(classes.astype(np.int64), axis), axis, along.LAST, length=self.shape[axis])
 
 
 def _nll_types(x: Aval, target: Aval, weight: Aval | None, ignore_index: Any, **_: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,15 @@ from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half,
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import floating_only
-from torchgrad_jax.operators.kernels import rowwise
+from torchgrad_jax.operators.kernels import along, rowwise
 from torchgrad_jax.runtime.baseline import loops
+from torchgrad_jax.runtime.baseline.loops import how_of_groups
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import ALONG
 
 _RESULTS = ("result0", "result1", "result2")
+# Channels of fewer elements to a sample are no rows. From so many elements on XLA's own code takes longer than a loop.
+_LEAST_SPACE, _LEAST = 16, 1 << 15
 
 
 def _mean(x: Any, dims: tuple[int, ...]) -> Any:
@@ -183,19 +189,24 @@ def _group_xhat(input: Any, result1: Any, result2: Any, group: int) -> Any:
 def _group_norm_grads(
     grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any, group: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    statistics = result1, result2
     if grad0 is None:
         grad0 = jnp.zeros_like(input)
-    g = _grouped(grad0 if weight is None else wide(grad0) * _of_channels(weight, grad0.ndim), group)
-    if grad1 is grad2 is None and rowwise.knows(g, input, *statistics, weight):
-        found = rowwise.by_rows(loops.LAYER_GRAD, g, _grouped(input, group), *statistics, length=g.shape[2])[0]
+    if grad1 is grad2 is None and _loops_groups(grad0, input, result1, result2, weight):
+        found = _GROUP_GRAD.bind(grad0, input, result1, result2, _ones(weight, input), groups=group, eps=0.0)
+        found = [found[0], *[lax.reduce_sum(part, (0,)) for part in found[1:]]]
     else:
-        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
-        xhat = _group_xhat(input, result1, result2, group)
-        found = _standardized_grad(g, xhat, result2[:, :, None], (2,), grad1[:, :, None], grad2[:, :, None])
-    xhat = lax.reshape(_group_xhat(input, *statistics, group), input.shape)
-    parameters = {"weight": wide(grad0) * xhat, "bias": wide(grad0)}
-    return {"input": lax.reshape(found, input.shape), **{n: lax.reduce_sum(p, _not_channels(input.ndim)) for n, p in parameters.items()}}
+        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
+        found = _said_group_grads(grad0, input, result1, result2, weight, group, grad1, grad2)
+        found = [found[0], *[lax.reduce_sum(part, _not_channels(input.ndim)) for part in found[1:]]]
+    return dict(zip(("input", "weight", "bias"), found, strict=True))
+
+
+def _said_group_grads(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, group: int, grad_mean: Any, grad_rstd: Any) -> list[Any]:
+    """The gradient of x, and of weight and bias what each element adds to it."""
+    g = _grouped(grad if weight is None else wide(grad) * _of_channels(weight, grad.ndim), group)
+    xhat = _group_xhat(x, mean, rstd, group)
+    found = _standardized_grad(g, xhat, rstd[:, :, None], (2,), grad_mean[:, :, None], grad_rstd[:, :, None])
+    return [lax.reshape(found, x.shape), wide(grad) * lax.reshape(xhat, x.shape), wide(grad)]
 
 
 @op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE, shows=("input", "weight"),
@@ -204,15 +215,52 @@ def _group_norm_grads(
     grads={name: Together(_group_norm_grads, name) for name in ("input", "weight", "bias")}, attributes="eps")  # fmt: skip
 def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
     """Each group of channels of each sample brought to mean 0 and variance 1, scaled and shifted by channel; mean; reciprocal deviation."""
-    rows = _grouped(x, group)
-    if rowwise.knows(x, weight, bias):
-        y, mean, rstd = rowwise.by_rows(loops.LAYER, rows, length=rows.shape[2], eps=eps)
-    else:
-        y, mean, rstd, _ = _standardized(rows, (2,), eps)
+    if _loops_groups(x, weight, bias):
+        return tuple(_GROUP.bind(x, _ones(weight, x), _zeros(bias, x), groups=group, eps=float(eps)))
+    return _said_group_norm(x, weight, bias, group, eps)
+
+
+def _said_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
+    y, mean, rstd, _ = _standardized(_grouped(x, group), (2,), eps)
     y = lax.reshape(y, x.shape)
     y = y if weight is None else y * _of_channels(weight, x.ndim)
     y = y if bias is None else y + _of_channels(bias, x.ndim)
     return y.astype(x.dtype), *_kept((lax.squeeze(mean, (2,)), lax.squeeze(rstd, (2,))), x, weight, bias)
+
+
+def _ones(weight: Any, x: Any) -> Any:
+    return jnp.ones(x.shape[1:2], x.dtype) if weight is None else weight
+
+
+def _zeros(bias: Any, x: Any) -> Any:
+    return jnp.zeros(x.shape[1:2], x.dtype) if bias is None else bias
+
+
+def _loops_groups(*arrays: Any) -> bool:
+    """Whether the loop is for images and their channels' numbers, None among them for those that are missing."""
+    x = arrays[0]
+    return math.prod(x.shape[2:]) >= _LEAST_SPACE and along.fits(*[a for a in arrays if a is not None])
+
+
+def _said_group(x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> list[Any]:
+    return list(_said_group_norm(x, weight, bias, groups, eps))
+
+
+def _said_group_parts(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, *, groups: int, eps: float) -> list[Any]:
+    zeros = jnp.zeros_like(mean)
+    found, *parts = _said_group_grads(grad, x, mean, rstd, weight, groups, zeros, zeros)
+    return [found, *[lax.reduce_sum(part, tuple(range(2, x.ndim))) for part in parts]]
+
+
+def _shapes_of_groups(x: Any, *_: Any, groups: int, eps: float) -> list[tuple[int, ...]]:
+    return [x.shape, (x.shape[0], groups), (x.shape[0], groups)]
+
+
+_GROUP = primitives.primitive("group", _said_group, primitives.Loop(ALONG, partial(how_of_groups, "group"), _shapes_of_groups, _LEAST))
+_GROUP_GRAD = primitives.primitive(
+    "group_grad", _said_group_parts,
+    primitives.Loop(ALONG, partial(how_of_groups, "group_grad"), lambda x, *_, **__: [x.shape, x.shape[:2], x.shape[:2]], _LEAST),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- over the batch
@@ -226,20 +274,16 @@ def _batch_xhat(input: Any, result1: Any, result2: Any) -> Any:
     return (wide(input) - _channel_stats(result1, input.ndim)) * _channel_stats(result2, input.ndim)
 
 
-# Channels of fewer elements to a sample are no rows.
-_LEAST_SPACE = 16
-
-
 def _has_rows(*arrays: Any) -> bool:
-    """Whether the loop is for images and their channels' numbers."""
-    return math.prod(arrays[0].shape[2:]) >= _LEAST_SPACE and all([a is not None for a in arrays]) and rowwise.knows(*arrays)
+    """Whether the loop is for images and their channels' numbers, None among them for those that are missing."""
+    return math.prod(arrays[0].shape[2:]) >= _LEAST_SPACE and rowwise.knows(*arrays)
 
 
 def _batch_norm_grads(grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any) -> dict[str, Any]:
     if grad0 is None:
         grad0 = jnp.zeros_like(input)
     if grad1 is grad2 is None and _has_rows(grad0, input, result1, result2, weight):
-        arrays = grad0, input, result1, result2, weight
+        arrays = grad0, input, result1, result2, _ones(weight, input)
         found = rowwise.by_rows(loops.CHANNELS_GRAD, *arrays, length=math.prod(input.shape[2:]), inner=input.shape[1])
     else:
         grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
@@ -293,7 +337,8 @@ def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running
     if by_loop:
         mean, variance = [lax.expand_dims(s, dims) for s in rowwise.by_rows(loops.MOMENTS, x, **how)]
         rstd = lax.rsqrt(variance + eps)
-        y = rowwise.by_rows(loops.CHANNELS, x, *[lax.squeeze(s, dims) for s in (mean, rstd)], weight, bias, **how)[0]
+        given = [*[lax.squeeze(s, dims) for s in (mean, rstd)], _ones(weight, x), _zeros(bias, x)]
+        y = rowwise.by_rows(loops.CHANNELS, x, *given, **how)[0]
     else:
         y, mean, rstd, variance = _standardized(wide(x), dims, eps)
     kept = _kept((mean, rstd), x, weight, bias, running_mean, running_var)

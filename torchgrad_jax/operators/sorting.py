@@ -13,8 +13,10 @@ from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
+from torchgrad_jax.operators.kernels import along
 from torchgrad_jax.operators.reduction import wrap_one
 from torchgrad_jax.runtime._jax_compat import has_x64
+from torchgrad_jax.runtime.baseline.loops import AT_PLACE, MEDIAN, MEDIAN_OF_NUMBERS
 from torchgrad_jax.runtime.value import aval_of
 
 # ---------------------------------------------------------------------- along a dimension
@@ -22,7 +24,7 @@ from torchgrad_jax.runtime.value import aval_of
 
 def take_along(x: Any, indices: Any, dim: int) -> Any:
     """The elements of `x` at `indices` along `dim`."""
-    return jnp.take_along_axis(x, indices, dim, mode="promise_in_bounds")
+    return along.picked(x, indices, dim)
 
 
 def put_along(grad: Any, shape: tuple[int, ...], indices: Any, dim: int) -> Any:
@@ -30,9 +32,7 @@ def put_along(grad: Any, shape: tuple[int, ...], indices: Any, dim: int) -> Any:
     if not shape:
         return grad.reshape(())
     dim = wrap_one(dim, len(shape))
-    key = list(jnp.meshgrid(*(jnp.arange(n) for n in indices.shape), indexing="ij", sparse=True))
-    key[dim] = indices
-    return jnp.zeros(shape, grad.dtype).at[tuple(key)].set(grad, mode="promise_in_bounds", unique_indices=True)
+    return along.put(grad, indices, dim, along.LAST, length=shape[dim])
 
 
 # ---------------------------------------------------------------------- sorting
@@ -133,6 +133,25 @@ def topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
 # ---------------------------------------------------------------------- one element of the order
 
 
+def _said_selected(x: Any, dim: int, which: int, position: int) -> list[Any]:
+    if which == AT_PLACE:
+        return list(_one_of_order(x, position, dim, True))
+    n = x.shape[dim]
+    nans = jnp.sum((x != x).astype(np.int64), dim, keepdims=True)
+    among = (jnp.maximum(n - nans, 1) - 1) // 2 if which == MEDIAN_OF_NUMBERS else jnp.where(nans > 0, n - nans, (n - 1) // 2)
+    return list(_one_of_order(x, among, dim, True))
+
+
+_LOOP = along.selection(_said_selected)
+
+
+def _selected(x: Any, dim: int, keepdim: bool, which: int, position: int = 0) -> tuple[Any, Any]:
+    """An element of the order along `dim`, and its index: that at a position, or a median."""
+    found = (_LOOP if along.fits(x) else _said_selected)(x, dim, which, position)
+    value, at = found if keepdim else [lax.squeeze(a, (dim,)) for a in found]
+    return value, at
+
+
 def _one_of_order(x: Any, position: Any, dim: int, keepdim: bool, order: Any = None) -> tuple[Any, Any]:
     """The element at `position` (an int, or an array with `dim` of size 1) of the order along `dim`, and its index."""
     order = sorted_order(x, dim, False) if order is None else order
@@ -166,7 +185,7 @@ def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     """The `k`-th smallest element along `dim`, counted from 1, and its index."""
     if not x.ndim:
         return x, jnp.zeros((), np.int64)
-    return _one_of_order(x, k - 1, wrap_one(dim, x.ndim), keepdim)
+    return _selected(x, wrap_one(dim, x.ndim), keepdim, AT_PLACE, k - 1)
 
 
 def _median(x: Any, dim: int, keepdim: bool, ignore_nan: bool) -> tuple[Any, Any]:
@@ -177,11 +196,7 @@ def _median(x: Any, dim: int, keepdim: bool, ignore_nan: bool) -> tuple[Any, Any
     n = x.shape[dim]
     if x.dtype.kind in "iub":
         return _one_of_order(x, (n - 1) // 2, dim, keepdim)
-    nans = lax.expand_dims(lax.reduce_sum((x != x).astype(np.int64), (dim,)), (dim,))
-    among = (jnp.maximum(n - nans, 1) - 1) // 2
-    if not ignore_nan:
-        among = jnp.where(nans > 0, n - nans, (n - 1) // 2)
-    return _one_of_order(x, among, dim, keepdim)
+    return _selected(x, dim, keepdim, MEDIAN_OF_NUMBERS if ignore_nan else MEDIAN)
 
 
 def _value_shared(grad: Any, self: Any, result: Any) -> Any:

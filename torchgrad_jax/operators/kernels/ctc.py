@@ -6,12 +6,16 @@ paths of sample n that are in state s at time t, beta of all ends that begin the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.runtime.baseline.loops import how_of_spelling
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import ALONG
 
 
 def padded(targets: Any, lengths: Any, longest: int) -> Any:
@@ -58,7 +62,23 @@ def _of_states(log_probs: Any, classes: Any) -> Any:
     return jnp.take_along_axis(log_probs, classes[None], 2, mode="clip")
 
 
+def _fits(log_probs: Any, labels: Any) -> bool:
+    return log_probs.dtype.char in "fd" and 0 not in (log_probs.size, labels.size) and primitives.has(ALONG)
+
+
+def _integers(*arrays: Any) -> list[Any]:
+    return [a.astype(np.int64) for a in arrays]
+
+
 def forward(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank: int) -> tuple[Any, Any]:
+    """Minus the logarithm of the probability of each target (N,), and alpha (T, N, 2 S + 1)."""
+    if _fits(log_probs, labels):
+        loss, alpha = _LOOP.bind(log_probs, *_integers(labels, input_lengths, target_lengths), blank=blank)
+        return loss, alpha
+    return _said_forward(log_probs, labels, input_lengths, target_lengths, blank)
+
+
+def _said_forward(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, blank: int) -> tuple[Any, Any]:
     """Minus the logarithm of the probability of each target (N,), and alpha (T, N, 2 S + 1)."""
     classes, may_skip = _states(labels, blank)
     own = _of_states(log_probs, classes)
@@ -80,6 +100,16 @@ def forward(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any
 
 
 def gradient(
+    grad: Any, log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, loss: Any, alpha: Any, blank: int, zero_infinity: bool
+) -> Any:  # fmt: skip
+    """See `_said_gradient`."""
+    if _fits(log_probs, labels) and grad.dtype == log_probs.dtype:
+        integers = _integers(labels, input_lengths, target_lengths)
+        return _LOOP_GRAD.bind(grad, log_probs, *integers, loss, alpha, blank=blank, zero_infinity=zero_infinity)[0]
+    return _said_gradient(grad, log_probs, labels, input_lengths, target_lengths, loss, alpha, blank, zero_infinity)
+
+
+def _said_gradient(
     grad: Any, log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any, loss: Any, alpha: Any, blank: int, zero_infinity: bool
 ) -> Any:  # fmt: skip
     """The gradient for inputs that log_softmax gave: the classes' probabilities minus how probable each is on the paths of the target. That is the
@@ -109,3 +139,16 @@ def gradient(
     impossible = jnp.isinf(loss)
     made = jnp.where(impossible[:, None], 0 if zero_infinity else jnp.nan, made)
     return jnp.where((times[:, None] < input_lengths)[..., None], made, 0).astype(log_probs.dtype)
+
+
+_LOOP = primitives.primitive(
+    "spell", lambda *arrays, **how: list(_said_forward(*arrays, **how)),
+    primitives.Loop(
+        ALONG, partial(how_of_spelling, "spell"),
+        lambda given, labels, *_, **__: [given.shape[1:2], (*given.shape[:2], 2 * labels.shape[1] + 1)],
+    ),
+)  # fmt: skip
+_LOOP_GRAD = primitives.primitive(
+    "spell_grad", lambda *arrays, **how: [_said_gradient(*arrays, **how)],
+    primitives.Loop(ALONG, partial(how_of_spelling, "spell_grad"), lambda grad, given, *_, **__: [given.shape]),
+)  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from torchgrad_jax.runtime._jax_compat import function_of
 from torchgrad_jax.runtime.baseline.convolutions import fits_loops, has_loops
 from torchgrad_jax.runtime.baseline.cost import multiplies_natively
+from torchgrad_jax.runtime.baseline.loops import LOOPS, OTHER_LOOPS
 
 # The parameter that holds the jaxpr.
 _CALLS = {
@@ -83,7 +84,7 @@ def is_native(eqn: Any) -> bool:
     return eqn.primitive.name in _BY_LOOPS or (fits_loops(eqn) and has_loops())
 
 
-_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "resample", "rowwise"))
+_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "resample", "rowwise", *LOOPS, *OTHER_LOOPS))
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

@@ -1,15 +1,17 @@
-"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, sums of a few
-elements along a dimension, softmax and standardization of rows, the steps of an LSTM (`compiling/primitives.py`)."""
+"""Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, sums of a few elements along a
+dimension, softmax and standardization of rows, the steps of an LSTM, what is folded along a dimension, read and written at places there and selected
+from its order, groups of channels, and paths that spell a target (`compiling/primitives.py`)."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.cost import CHEAP, product
+from torchgrad_jax.runtime.baseline.cost import CHEAP, product, weight
 from torchgrad_jax.runtime.baseline.rules import rule
 from torchgrad_jax.runtime.native import handlers
 
@@ -146,9 +148,9 @@ def _resampled(eqn: Any) -> Any:
 
 
 # What is asked for of rows, and what an element of it takes.
-SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT, SUMS_BEFORE, SUMS_BEHIND = range(9)
-MOMENTS, CHANNELS, CHANNELS_GRAD = range(9, 12)
-_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 1.0, 1.0, 0.3, 0.3, 0.8)
+SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT = range(7)
+MOMENTS, CHANNELS, CHANNELS_GRAD = range(7, 10)
+_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 0.3, 0.3, 0.8)
 
 
 def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> np.ndarray:
@@ -194,3 +196,86 @@ def _steps(eqn: Any) -> Any:
         return made
 
     return recur
+
+
+# ---------------------------------------------------------------------- along a dimension
+
+# In the order of the numbers by which C tells them apart, and what an element takes.
+LOOPS = {
+    "running_sum": 1.0, "running_product": 1.0, "running_product_grad": 3.0, "running_log_sum": 25.0, "running_log_sum_grad": 12.0,
+    "running_max": 1.5, "running_min": 1.5, "pick_along": 1.0, "put_along": 1.5, "select_along": 8.0,
+}  # fmt: skip
+OTHER_LOOPS = ("group", "group_grad", "spell", "spell_grad")
+_NUMBERS = {name: number for number, name in enumerate((*LOOPS, *OTHER_LOOPS))}
+# How elements are put to the same place, and which element of an order is selected: the numbers that `put_along` and `select_along` are told.
+LAST, SUM, MOST, LEAST = range(4)
+AT_PLACE, MEDIAN, MEDIAN_OF_NUMBERS = range(3)
+
+
+def how_along(name: str, x: Any, *others: Any, dim: int, length: int, told: tuple[int, ...]) -> np.ndarray:
+    """What the loop is told of arrays of which the first one is such an aval. dim: negative; of so many elements. told: what the loop alone is."""
+    first = x.ndim + dim
+    return np.array([_NUMBERS[name], x.dtype.itemsize, math.prod(x.shape[:first]), length, math.prod(x.shape[first + 1 :]), *told], np.int64)
+
+
+def _cost(eqn: Any) -> float:
+    aval = max([v.aval for v in (*eqn.invars, *eqn.outvars)], key=lambda aval: aval.size)
+    return 3_000.0 + LOOPS[eqn.primitive.name] * aval.size * weight(eqn.invars[0].aval.dtype)
+
+
+@rule(*LOOPS, cost=_cost, fresh=True)
+def _along(eqn: Any) -> Any:
+    how = how_along(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
+    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+
+
+def _run(how: np.ndarray, results: list[tuple[tuple[int, ...], Any]], *given: Any) -> list[Any]:
+    made = [np.empty(shape, dtype) for shape, dtype in results]
+    handlers.loop([contiguous(x) for x in given], made, how)
+    return made
+
+
+def how_of_groups(name: str, x: Any, *others: Any, groups: int, eps: float) -> np.ndarray:
+    """What the loop is told of the channels of images of such an aval, in so many groups. eps: what a variance is raised by."""
+    samples, channels, *sizes = x.shape
+    sizes_of = samples * groups, channels // groups, math.prod(sizes)
+    return np.array([_NUMBERS[name], x.dtype.itemsize, *sizes_of, groups, int(np.float64(eps).view(np.int64))], np.int64)
+
+
+def _cost_of_groups(eqn: Any) -> float:
+    aval = eqn.invars[0].aval
+    return 3_000.0 + 0.6 * aval.size * weight(aval.dtype)
+
+
+@rule("group", "group_grad", cost=_cost_of_groups, fresh=True)
+def _groups(eqn: Any) -> Any:
+    how = how_of_groups(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
+    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+
+
+def how_of_spelling(name: str, *avals: Any, blank: int, zero_infinity: bool = False) -> np.ndarray:
+    """What the loop is told of log-probabilities (times, samples, classes) and of targets that are at most so long; in front of which the gradient
+    has one operand more."""
+    given, labels = avals[name == "spell_grad" :][:2]
+    return np.array([_NUMBERS[name], given.dtype.itemsize, *given.shape, labels.shape[1], blank, int(zero_infinity)], np.int64)
+
+
+def _cost_of_spelling(eqn: Any) -> float:
+    how = how_of_spelling(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params).tolist()
+    return 3_000.0 + how[2] * how[3] * (12.0 * (2 * how[5] + 1) + how[4])
+
+
+@rule("spell", "spell_grad", cost=_cost_of_spelling, fresh=True)
+def _spelling(eqn: Any) -> Any:
+    how = how_of_spelling(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
+    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+
+
+def along(name: str, *arrays: Any, dim: int, length: int, told: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The one result, of this shape, of the loop of arrays that are not empty; None where it is not for them."""
+    x = arrays[0]
+    if x.dtype.char not in "fd" or any([a.dtype not in (x.dtype, np.int64) for a in arrays]):
+        return None
+    made = np.empty(shape, x.dtype)
+    how = how_along(name, x, dim=dim % x.ndim - x.ndim, length=length, told=told)
+    return made if handlers.loop([contiguous(a) for a in arrays], [made], how) else None

@@ -1,5 +1,5 @@
 """Primitives of JAX's for what XLA's CPU compiler is slow at and a loop of C's is not: the largest elements of windows, images at
-points, sums of a few elements along a dimension, softmax and standardization of rows, an LSTM's steps.
+points, sums of a few elements along a dimension, softmax and standardization of rows, an LSTM's steps, what runs along a dimension.
 
 A program on a CPU has a foreign function in the place of each, and the interpreter calls the loop. Elsewhere, in what users trace, and where they are
 differentiated, they are what jax.numpy says: a foreign function could not be exported.

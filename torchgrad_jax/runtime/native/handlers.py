@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import convolving, multiplying, ordering, pooling, recurring, reducing, resampling, rowwise, sampling, sharing
+from torchgrad_jax.runtime.native import (
+    convolving,
+    looping,
+    multiplying,
+    ordering,
+    pooling,
+    recurring,
+    reducing,
+    resampling,
+    rowwise,
+    sampling,
+    sharing,
+)
 
 # BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
 _MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
@@ -94,6 +106,16 @@ def row_handler(minor: int) -> Any:
 def by_rows(given: Any, made: Any, how: Any) -> bool:
     """See `rowwise.by_rows`."""
     return rowwise.by_rows(given, made, how)
+
+
+def looper(minor: int) -> Any:
+    """See `looping.handler`."""
+    return looping.handler(minor)
+
+
+def loop(given: Any, made: Any, how: Any) -> bool:
+    """See `looping.loop`."""
+    return looping.loop(given, made, how)
 
 
 def recurrer(minor: int) -> Any:

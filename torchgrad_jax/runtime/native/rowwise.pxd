@@ -9,7 +9,7 @@ cdef extern from *:
     """
     #include "torchgrad_jax/runtime/native/functions.h"
     enum { TJ_SUMS = 32, TJ_OF_ROWS = 1 << 13, TJ_ROWS_ALONE = 1 << 14, TJ_OF_COLUMNS = 64 };
-    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_SUMS_BEFORE, TJ_SUMS_BEHIND, TJ_MOMENTS, TJ_CHANNELS,
+    enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_MOMENTS, TJ_CHANNELS,
            TJ_CHANNELS_GRAD };
     typedef struct {
         const float* given[5];
@@ -87,13 +87,6 @@ cdef extern from *:
         if (w) { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] * w[j] - first - (x[j] - mean) * rstd * second); } }
         else { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] - first - (x[j] - mean) * rstd * second); } }
     }
-    /* Sums of what is up to each element, or from it on, in double precision. */
-    TJ_INLINE void tj_sums_row(const float* TJ_ONLY x, float* TJ_ONLY out, int64_t n, int behind) {
-        double sum = 0;
-        int64_t j;
-        if (behind) { for (j = n - 1; j >= 0; j--) { out[j] = (float)(sum += x[j]); } }
-        else { for (j = 0; j < n; j++) { out[j] = (float)(sum += x[j]); } }
-    }
     #define TJ_EACH_ROW(name, row) \\
         TJ_CLONES static void name(const tj_rowwise* r, int64_t at, int64_t end, int64_t n) { for (; at < end; at++) { row; } }
     #define TJ_ROW_OF(array) (array + at * n)
@@ -105,7 +98,6 @@ cdef extern from *:
                                             TJ_ROW_OF(r->made[0]), r->made[1] + at, r->made[2] + at, n))
     TJ_EACH_ROW(tj_layer_grad_rows, tj_layer_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), r->given[2][at], r->given[3][at],
                                                       r->weight ? r->given[4] : 0, TJ_ROW_OF(r->made[0]), n))
-    TJ_EACH_ROW(tj_sums_rows, tj_sums_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n, r->of == TJ_SUMS_BEHIND))
     #undef TJ_EACH_ROW
     #undef TJ_ROW_OF
     /* Softmax along a dimension that others follow: `count` columns of n elements, `inner` from one another. */
@@ -203,7 +195,6 @@ cdef extern from *:
             case TJ_SOFTMAX_GRAD: tj_softmax_grad_rows(r, at, end, r->n); break;
             case TJ_LOG_SOFTMAX_GRAD: tj_log_softmax_grad_rows(r, at, end, r->n); break;
             case TJ_LAYER: tj_layer_rows(r, at, end, r->n); break;
-            case TJ_SUMS_BEFORE: case TJ_SUMS_BEHIND: tj_sums_rows(r, at, end, r->n); break;
             default: tj_layer_grad_rows(r, at, end, r->n);
         }
     }
