@@ -40,7 +40,7 @@ def applied(form: Form, change: Callable[[Callable[..., Any]], Callable[..., Any
 # Up to this many elements a filled array costs less than a view that repeats elements.
 _FILLED = 1 << 14
 # Triangles of up to so many elements are kept: making one takes as long as all the rest.
-_KEPT_ELEMENTS = 1 << 12
+_KEPT_ELEMENTS = 1 << 16
 _ALL = slice(None)
 
 
@@ -431,20 +431,34 @@ roll_vjp = Forms(lambda grad, aval, shifts, dims: rolled(grad, tuple([-s for s i
 
 
 def _tril(x: Array, diagonal: int) -> Array:
-    return np.where(_triangle(x.shape, diagonal), x, np.zeros((), x.dtype))
+    kept = _bits_of_triangle(x, diagonal, -1)
+    return np.where(_triangle(x.shape, diagonal), x, np.zeros((), x.dtype)) if kept is None else (x.view(kept.dtype) & kept).view(x.dtype)
 
 
 def _triu(x: Array, diagonal: int) -> Array:
-    return np.where(_triangle(x.shape, diagonal - 1), np.zeros((), x.dtype), x)
+    kept = _bits_of_triangle(x, diagonal - 1, 0)
+    return np.where(_triangle(x.shape, diagonal - 1), np.zeros((), x.dtype), x) if kept is None else (x.view(kept.dtype) & kept).view(x.dtype)
 
 
 def _triangle(shape: Shape, diagonal: int) -> Array:
-    """Whether elements of matrices are on a diagonal or below it. Nobody writes to it."""
+    """Whether elements of matrices are on a diagonal or below it."""
     rows, columns = shape[-2:]
-    return (_kept_triangle if rows * columns <= _KEPT_ELEMENTS else np.tri)(rows, columns, diagonal, bool)
+    return np.tri(rows, columns, diagonal, bool)
 
 
-_kept_triangle = lru_cache(64)(np.tri)
+def _bits_of_triangle(x: Array, diagonal: int, below: int) -> Array | None:
+    """Which bits of matrices are kept, all or none of an element's: `below` a diagonal and on it -1 or 0. A quarter of a choice's time. None of what
+    is too large to be remembered."""
+    rows, columns = x.shape[-2:]
+    return _kept_triangle(rows, columns, diagonal, below, x.itemsize) if rows * columns <= _KEPT_ELEMENTS and x.itemsize <= 8 else None
+
+
+@lru_cache(16)
+def _kept_triangle(rows: int, columns: int, diagonal: int, below: int, size: int) -> Array:
+    dtype = np.dtype(f"i{size}")
+    kept = np.where(np.tri(rows, columns, diagonal, bool), dtype.type(below), dtype.type(-1 - below))
+    kept.flags.writeable = False
+    return kept
 
 
 tril, triu = Forms(_tril, like), Forms(_triu, like)
