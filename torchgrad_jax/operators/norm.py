@@ -226,20 +226,20 @@ def _euclidean_grads(grad: Any, x: Any, y: Any, result: Any) -> tuple[Any, Any]:
     return x * ratio.sum(-1)[..., None] - _matmul(ratio, y), y * ratio.sum(-2)[..., None] - _matmul(jnp.swapaxes(ratio, -1, -2), x)
 
 
-def _cdist_grads(grad: Any, x: Any, y: Any, result: Any, p: float, product: bool) -> tuple[Any, Any]:
+def _cdist_grads(grad: Any, x1: Any, x2: Any, result: Any, p: float, product: bool) -> dict[str, Any]:
     if product:
-        return _euclidean_grads(grad, x, y, result)
-    mirrored = _cdist_grad(jnp.swapaxes(grad, -1, -2), y, x, jnp.swapaxes(result, -1, -2), p)
-    return _cdist_grad(grad, x, y, result, p), mirrored
+        return dict(zip(("x1", "x2"), _euclidean_grads(grad, x1, x2, result), strict=True))
+    terms = _cdist_terms(grad, x1, x2, result, p)
+    return {"x1": terms.sum(-2), "x2": -terms.sum(-3)}
 
 
-def _cdist_grad(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
-    """The gradient with respect to `x`."""
+def _cdist_terms(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
+    """What each distance adds to the gradient of its element of `x`; to that of `y` the opposite."""
     off = _differences(x, y)
     if math.isinf(p):
         there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
-        return (lax.sign(off) * there).sum(-2)
-    return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,)).sum(-2)
+        return lax.sign(off) * there
+    return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,))
 
 
 @op(
@@ -260,9 +260,8 @@ def _cdist_dtypes(x: Any, y: Any, p: float, product: bool) -> None:
 @op(
     "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0", promote="same",
     validate=_cdist_dtypes,
-    grads={"x1": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[0],
-           "x2": lambda grad, x1, x2, result, p, product: _cdist_grads(grad, x1, x2, result, p, product)[1]},
-attributes="p")  # fmt: skip
+    grads={name: Together(_cdist_grads, name) for name in ("x1", "x2")}, attributes="p",
+)  # fmt: skip
 def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     """The `p`-norm distance of every row of `x1` from every row of `x2`. Its gradient where two rows coincide is 0."""
     return _cdist(x, y, p, product)
