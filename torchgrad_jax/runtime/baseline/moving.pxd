@@ -29,6 +29,7 @@ cdef extern from *:
         type* made = (type*)to;                                                                                               \\
         const type first = *(const type*)from;                                                                                \\
         if (stride == 0) { for (k = 0; k < count; k++) { made[k] = first; } }                                                 \\
+        else if (stride == -(Py_ssize_t)sizeof(type)) { for (k = 0; k < count; k++) { made[k] = ((const type*)from)[-k]; } }  \\
         else { for (k = 0; k < count; k++) { made[k] = *(const type*)(from + k * stride); } }                                 \\
     }
     TJ_MOVES(tj_move1, uint8_t)
