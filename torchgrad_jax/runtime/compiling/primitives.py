@@ -24,8 +24,8 @@ from torchgrad_jax.runtime.compiling.foreign import knows
 
 class Loop(NamedTuple):
     """A loop of C's: the foreign function that it is for XLA; and of operands of such avals, under such parameters, what it is told and the shapes of
-    its results, which have the first operand's dtype, but the second one int64 if it is of `places`. least: of how many elements on it is the quicker
-    one for XLA, too, which else joins what jax.numpy says with what is around it."""
+    its results, which have the first operand's dtype, but the second one int64 if it is of `places`. least: of how many elements on, given or made,
+    it is the quicker one for XLA, too, which else joins what jax.numpy says with what is around it."""
 
     target: str
     how: Callable[..., np.ndarray]
@@ -89,7 +89,7 @@ def _has_any(jaxpr: Any) -> bool:
 
 def _is_foreign(eqn: Any) -> bool:
     loop = _loops.get(eqn.primitive)
-    return loop is not None and eqn.invars[0].aval.size >= loop.least
+    return loop is not None and max(eqn.invars[0].aval.size, eqn.outvars[0].aval.size) >= loop.least
 
 
 def _rewritten(jaxpr: Any) -> Any:
