@@ -275,7 +275,7 @@ def _extreme_grad(grad: Any, indices: Any, dim: int) -> Any:
 
 def _declare_extreme(name: str, at_least: Any) -> None:
     said = partial(_said_extreme, at_least=at_least)
-    loop = along.scan(f"running_{name[3:]}", said, results=2, places=1)
+    loop = along.scan(f"running_{name[3:]}", said, results=2, places=True)
 
     def extreme(x: Any, dim: int) -> Any:
         wrap_one(dim, x.ndim)

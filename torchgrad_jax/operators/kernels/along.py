@@ -28,16 +28,16 @@ def fits(*arrays: Any, places: Any = ()) -> bool:
     return known and all([p.size > 0 and p.dtype == np.int64 for p in places]) and primitives.has(ALONG)
 
 
-def _loop(name: str, said: Callable[..., Any], shapes: Callable[..., list[Shape]], places: int = 0, least: int = 0) -> Any:
+def _loop(name: str, said: Callable[..., Any], shapes: Callable[..., list[Shape]], places: bool = False, least: int = 0) -> Any:
     return primitives.primitive(name, said, primitives.Loop(ALONG, partial(how_along, name), shapes, least, places), leading=True)
 
 
 # ---------------------------------------------------------------------- scans
 
 
-def scan(name: str, said: Callable[..., Any], results: int = 1, places: int = 0) -> Callable[..., list[Any]]:
+def scan(name: str, said: Callable[..., Any], results: int = 1, places: bool = False) -> Callable[..., list[Any]]:
     """The loop of this name of arrays of one shape, along a dimension. said: the same by jax.numpy, of them and by keyword `dim` and `reverse`.
-    results: how many it has, and `places`, how many of the last ones are indices."""
+    results: how many it has; places: whether the second one is indices."""
 
     def by_keyword(*arrays: Any, dim: int, length: int, told: Shape) -> list[Any]:
         return said(*arrays, dim=dim, reverse=bool(told[0]))
@@ -140,7 +140,7 @@ def selection(said: Callable[..., Any]) -> Callable[..., list[Any]]:
     `position`."""
     made = _loop(
         "select_along", lambda x, *, dim, length, told: said(x, dim=dim, which=told[0], position=told[1]),
-        lambda x, *, dim, **_: [_resized(x.shape, dim, 1)] * 2, places=1,
+        lambda x, *, dim, **_: [_resized(x.shape, dim, 1)] * 2, places=True,
     )  # fmt: skip
 
     def run(x: Any, dim: int, which: int = AT_PLACE, position: int = 0) -> list[Any]:
