@@ -198,6 +198,21 @@ def plateaus(m):
 
 
 @program
+def groups_that_come_and_go(m):
+    found, L = [], m.optim.lr_scheduler
+    for schedule in (lambda o: L.LambdaLR(o, lambda e: 1 / (1 + e)), lambda o: L.CosineAnnealingWarmRestarts(o, 3),
+                     lambda o: L.CyclicLR(o, 0.01, 0.1, step_size_up=2), lambda o: L.StepLR(o, 2)):  # fmt: skip
+        for change in (lambda o: o.add_param_group({"params": m.nn.Parameter(m.ones(1))}), lambda o: o.param_groups.pop()):
+            o = optimizer(m)
+            s = schedule(o)
+            o.step()
+            s.step()
+            change(o)
+            found += [raised(s.step), raised(s.step), s.get_last_lr(), [[g["lr"], g["momentum"]] for g in o.param_groups]]
+    return found
+
+
+@program
 def parts_of_epochs(m):
     s = m.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer(m), 2, T_mult=2, eta_min=0.01)
     found = []

@@ -174,7 +174,7 @@ class LRScheduler:
         self._set(found)
 
     def _set(self, found: Iterable[Any]) -> None:
-        for group, lr in zip(self.optimizer.param_groups, found, strict=False):
+        for group, lr in zip(self.optimizer.param_groups, found, strict=True):
             set_rate(group, lr)
         self._last_lr: list[Any] = rates(self.optimizer)
 

@@ -154,8 +154,10 @@ class CyclicLR(LRScheduler):
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
         at = cycle if self.scale_mode == "cycle" else self.last_epoch
         if self.cycle_momentum:
-            for low, high, group in zip(self.base_momentums, self.max_momentums, self.optimizer.param_groups, strict=True):
-                _set_momentum(group, high - (high - low) * height * self.scale_fn(at), self.use_beta1)
+            ranges = zip(self.base_momentums, self.max_momentums, strict=True)
+            momenta = [high - (high - low) * height * self.scale_fn(at) for low, high in ranges]
+            for group, momentum in zip(self.optimizer.param_groups, momenta, strict=True):
+                _set_momentum(group, momentum, self.use_beta1)
         return [low + (high - low) * height * self.scale_fn(at) for low, high in zip(self.base_lrs, self.max_lrs, strict=True)]
 
     def state_dict(self) -> dict[str, Any]:
