@@ -244,7 +244,7 @@ def _jitted(function: Any, fullgraph: bool, name: str) -> Any:
 
 def _made_of(function: Any, called: Any) -> Any:
     """What stands for a function that is called so: of modules an object that nn makes."""
-    return function._optimized(called) if hasattr(type(function), "_optimized") else called
+    return function.__optimized__(called) if hasattr(type(function), "__optimized__") else called
 
 
 class InvalidBackend(RuntimeError):

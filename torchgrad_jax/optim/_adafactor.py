@@ -30,7 +30,7 @@ class Adafactor(ByParameter):
     """
 
     # Of vectors only the last one, of all else the others.
-    remembered = ("row_var", "col_var", "variance")
+    _rule_remembered = ("row_var", "col_var", "variance")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, beta2_decay: float = -0.8, eps: tuple[float | None, float] = (None, 1e-3), d: float = 1.0,
@@ -56,12 +56,12 @@ class Adafactor(ByParameter):
         super().__init__(params, defaults)
 
     @staticmethod
-    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
+    def _rule_check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Adafactor does not support complex parameters")
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         state: dict[str, Any] = {"step": tensor(0.0, dtype=scalar_dtype())}
         if p.dim() > 1:
@@ -73,7 +73,7 @@ class Adafactor(ByParameter):
         return state
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "fresh": c.step**h.beta2_decay, "relative": smaller(h.lr, 1 / c.step**0.5), "eps1": h.eps[0],
@@ -82,7 +82,7 @@ class Adafactor(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter. Root mean squares are rounded to the parameter's dtype, what is made of them is not."""
         eps = finfo(p.dtype).eps
         eps1, least = (eps, eps * eps) if n.eps1 is None else (n.eps1, n.least)

@@ -35,8 +35,8 @@ class Muon(ByParameter):
     Training", 2025). ValueError for settings out of their range and for parameters of other dimensions, RuntimeError in a step for complex ones.
     """
 
-    remembered = ("momentum_buffer",)
-    scalars = ()
+    _rule_remembered = ("momentum_buffer",)
+    _rule_scalars = ()
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
@@ -60,7 +60,7 @@ class Muon(ByParameter):
                     raise ValueError(f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}")
 
     @staticmethod
-    def check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
+    def _rule_check(group: dict[str, Any], p: Tensor) -> None:  # type: ignore[override] - see ByParameter
         """See ByParameter."""
         if p.is_complex():
             raise RuntimeError("Muon does not support complex parameters")
@@ -69,12 +69,12 @@ class Muon(ByParameter):
         if len(group["ns_coefficients"]) != 3:
             raise ValueError("Coefficients must be a tuple of exactly 3 values")
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         return {"momentum_buffer": zeros_like(p.grad)}
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "momentum": h.momentum, "fresh": 1 - h.momentum, "nesterov": h.nesterov, "eps": h.eps, "steps": h.ns_steps, "adjust": h.adjust_lr_fn,
@@ -82,7 +82,7 @@ class Muon(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         lerp_(s.momentum_buffer, grad, n.fresh)
         update = _orthogonal(grad.lerp(s.momentum_buffer, n.momentum) if n.nesterov else s.momentum_buffer, n)

@@ -25,7 +25,7 @@ class Adadelta(ByParameter):
     ValueError for settings out of their range.
     """
 
-    remembered = ("square_avg", "acc_delta")
+    _rule_remembered = ("square_avg", "acc_delta")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0, foreach: bool | None = None, *,
@@ -42,12 +42,12 @@ class Adadelta(ByParameter):
         super().__init__(params, defaults)
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "rho": h.rho, "fresh": 1 - h.rho, "eps": h.eps, "step_size": -h.lr}
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         addcmul_(s.square_avg.mul_(n.rho), grad, grad, n.fresh)
         delta = (s.acc_delta + n.eps).sqrt() / (s.square_avg + n.eps).sqrt() * grad

@@ -25,7 +25,7 @@ class Adagrad(ByParameter):
     The state is there before the first step: s is initial_accumulator_value then. ValueError for negative settings.
     """
 
-    remembered, takes_sparse = ("sum",), True
+    _rule_remembered, _rule_takes_sparse = ("sum",), True
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lr_decay: float = 0, weight_decay: float = 0, initial_accumulator_value: float = 0,
@@ -41,7 +41,7 @@ class Adagrad(ByParameter):
         check_fused(self, fused, foreach, differentiable)
         for group in self.param_groups:
             for p in group["params"]:
-                self.state[p].update(self.state_of(p, group))
+                self.state[p].update(self._rule_state_of(p, group))
 
     def share_memory(self) -> None:
         """Put the sums where other processes can read them. See `Tensor.share_memory_`."""
@@ -49,25 +49,25 @@ class Adagrad(ByParameter):
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         start = group["initial_accumulator_value"]
         return {"step": step_count(group, p), "sum": full_like(p, complex(start, start) if p.is_complex() else start)}
 
     @classmethod
-    def check_sparse(cls, group: dict[str, Any]) -> None:
+    def _rule_check_sparse(cls, group: dict[str, Any]) -> None:
         """See ByParameter. RuntimeError where weights decay."""
-        super().check_sparse(group)
+        super()._rule_check_sparse(group)
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"weight_decay": h.weight_decay, "eps": h.eps, "step_size": -(h.lr / (1 + (c.step - 1) * h.lr_decay))}
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         if is_sparse(grad):
             _add_sparse(p, grad.coalesce(), s.sum, n)

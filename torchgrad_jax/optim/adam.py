@@ -50,7 +50,7 @@ class Adam(ByParameter):
     range, and for tensors among them with `foreach` and without `capturable`.
     """
 
-    sparse_advice = ", please consider SparseAdam instead"
+    _rule_sparse_advice = ", please consider SparseAdam instead"
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999), eps: float = 1e-8,
@@ -76,12 +76,12 @@ class Adam(ByParameter):
             group.setdefault("decoupled_weight_decay", False)
 
     @classmethod
-    def names(cls, group: dict[str, Any]) -> Sequence[str]:
+    def _rule_names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"] else ("exp_avg", "exp_avg_sq")
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         # Where a graph leads through the step PyTorch computes with its count in single precision.
@@ -92,7 +92,7 @@ class Adam(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         move_averages(s, grad, n)
         square = s.max_exp_avg_sq.copy_(s.max_exp_avg_sq.clone().maximum(s.exp_avg_sq)) if n.amsgrad else s.exp_avg_sq

@@ -24,7 +24,7 @@ class Adamax(ByParameter):
     ValueError for settings out of their range.
     """
 
-    remembered = ("exp_avg", "exp_inf")
+    _rule_remembered = ("exp_avg", "exp_inf")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -41,7 +41,7 @@ class Adamax(ByParameter):
         super().__init__(params, defaults)
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         return {
@@ -49,7 +49,7 @@ class Adamax(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         lerp_(s.exp_avg, grad, n.toward)
         s.exp_inf.copy_((s.exp_inf * n.beta2).maximum(grad.abs() + n.eps))

@@ -25,8 +25,8 @@ class ASGD(ByParameter):
     ValueError for a negative lr or weight_decay.
     """
 
-    remembered = ("ax",)
-    scalars = ("step", "eta", "mu")
+    _rule_remembered = ("ax",)
+    _rule_scalars = ("step", "eta", "mu")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6, weight_decay: float = 0,
@@ -40,13 +40,13 @@ class ASGD(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         eta = step_count(group, p).copy_(group["lr"]) if isinstance(group["lr"], Tensor) else step_count(group, p).fill_(group["lr"])
         return {"step": step_count(group, p), "eta": eta, "mu": step_count(group, p).fill_(1.0), "ax": zeros_like(p)}
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "shrunk": 1 - h.lambd * c.eta, "step_size": -c.eta, "mu": c.mu,
@@ -54,13 +54,13 @@ class ASGD(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
+    def _rule_settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.eta = h.lr / (1 + h.lambd * h.lr * c.step) ** h.alpha
         c.mu = 1 / larger(c.step - h.t0, 1)
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         add_(p.mul_(n.shrunk), grad, n.step_size)
         if n.averaged:

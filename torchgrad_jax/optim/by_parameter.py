@@ -23,7 +23,8 @@ FUSED_DTYPES = (
 
 
 class ByParameter(Optimizer):
-    """An optimizer whose step does the same to each parameter by itself. A subclass says
+    """An optimizer whose step does the same to each parameter by itself. A subclass says, after ``_rule_`` that keeps these names from those of
+    programs, which have subclasses of their own,
 
     - `formula`: what a step does to one parameter that has a gradient, in place. It is not told of `maximize`, of `weight_decay`, and of complex
       numbers, which are pairs of real ones to it (`as_pairs`);
@@ -36,41 +37,41 @@ class ByParameter(Optimizer):
     either. So a schedule of the learning rate, and the count of steps, change numbers of a program and nothing of its structure.
     """
 
-    remembered: tuple[str, ...] = ()
-    scalars: tuple[str, ...] = ("step",)
-    as_pairs = True
+    _rule_remembered: tuple[str, ...] = ()
+    _rule_scalars: tuple[str, ...] = ("step",)
+    _rule_as_pairs = True
     # Refuses a parameter that has a gradient, given its group, by RuntimeError.
-    check: Callable[[dict[str, Any], Tensor], None] | None = None
+    _rule_check: Callable[[dict[str, Any], Tensor], None] | None = None
     # Whether the formula takes sparse gradients, and what else is said where it does not.
-    takes_sparse, sparse_advice = False, ""
-    fused_sparse = "`fused` does not support sparse grad or complex param"
+    _rule_takes_sparse, _rule_sparse_advice = False, ""
+    _rule_fused_sparse = "`fused` does not support sparse grad or complex param"
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """Change `p` and the tensors of its state `s`, given the gradient and the numbers `n` of the step."""
         raise NotImplementedError
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """The state of a parameter before its first step."""
-        return {"step": step_count(group, p), **{name: zeros_like(p) for name in self.names(group)}}
+        return {"step": step_count(group, p), **{name: zeros_like(p) for name in self._rule_names(group)}}
 
     @classmethod
-    def names(cls, group: dict[str, Any]) -> Sequence[str]:
+    def _rule_names(cls, group: dict[str, Any]) -> Sequence[str]:
         """Which tensors of a state the formula is given."""
-        return cls.remembered
+        return cls._rule_remembered
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """What the formula is told: of the settings `h` and the scalars `c`."""
         raise NotImplementedError
 
     @staticmethod
-    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
+    def _rule_advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars before a step."""
         c.step = c.step + 1
 
     @staticmethod
-    def settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
+    def _rule_settle(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """Change the scalars after a step."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -97,24 +98,24 @@ class ByParameter(Optimizer):
                 for p in group["params"]:
                     if p.grad is not None:
                         p.grad.div_(scale)
-            self._step_group(group)
+            self._rule_step(group)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
+    def _rule_step(self, group: dict[str, Any]) -> None:
         params, grads, states = [], [], []
-        h, names, check = settings_of(group), self.names(group), self.check
+        h, names, check = settings_of(group), self._rule_names(group), self._rule_check
         for p in group["params"]:
             grad = p.grad
             if grad is not None:
                 if check is not None:
                     check(group, p)
                 if type(grad) is not Tensor and is_sparse(grad):
-                    self.check_sparse(group)
+                    self._rule_check_sparse(group)
                 if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
-                state = self.state[p] if names or self.scalars else {}
+                state = self.state[p] if names or self._rule_scalars else {}
                 if not state:
-                    state.update(self.state_of(p, group))
+                    state.update(self._rule_state_of(p, group))
                 params.append(p)
                 grads.append(grad)
                 states.append(state)
@@ -123,41 +124,41 @@ class ByParameter(Optimizer):
             if len(rest) < len(grads):  # those that are not are updated apart, each by its formula
                 apart = [i for i in range(len(grads)) if i not in rest]
                 for part in (apart, rest) if rest else (apart,):
-                    self.update(h, names, [params[i] for i in part], [grads[i] for i in part], [states[i] for i in part])
+                    self._rule_update(h, names, [params[i] for i in part], [grads[i] for i in part], [states[i] for i in part])
             else:
-                self.update(h, names, params, grads, states)
+                self._rule_update(h, names, params, grads, states)
         else:  # a parameter that is there twice is changed twice
             for p, grad, state in zip(params, grads, states, strict=True):
-                self.update(h, names, [p], [grad], [state])
+                self._rule_update(h, names, [p], [grad], [state])
 
     @classmethod
-    def check_sparse(cls, group: dict[str, Any]) -> None:
+    def _rule_check_sparse(cls, group: dict[str, Any]) -> None:
         """Refuse a sparse gradient, where the formula takes none, or where it is one in PyTorch that takes none. RuntimeError."""
         if group.get("fused"):
-            raise RuntimeError(cls.fused_sparse)
-        if not cls.takes_sparse:
-            raise RuntimeError(f"{cls.__name__.removesuffix('W')} does not support sparse gradients{cls.sparse_advice}")
+            raise RuntimeError(cls._rule_fused_sparse)
+        if not cls._rule_takes_sparse:
+            raise RuntimeError(f"{cls.__name__.removesuffix('W')} does not support sparse gradients{cls._rule_sparse_advice}")
 
     @classmethod
-    def update(
+    def _rule_update(
         cls, h: SimpleNamespace, names: Sequence[str], params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[dict[str, Any]],
         counted: bool = False,
     ) -> None:  # fmt: skip
         """A step of these parameters. names: of the tensors of their states that the formula is given. counted: whether the step was counted
         before."""
-        if not counted and "step" in cls.scalars and len(states) > 1 and not _count_apart([state["step"] for state in states]):
+        if not counted and "step" in cls._rule_scalars and len(states) > 1 and not _count_apart([state["step"] for state in states]):
             if not (getattr(h, "foreach", False) or h.fused):  # one after the other, each with the count that it finds
                 for p, grad, state in zip(params, grads, states, strict=True):
-                    cls.update(h, names, [p], [grad], [state])
+                    cls._rule_update(h, names, [p], [grad], [state])
                 return
             _count_those_before([state["step"] for state in states])
-        whole = whole_formula(cls.formula, cls.as_pairs)
-        for c, members in by_scalars(cls.scalars, states):
+        whole = whole_formula(cls._rule_formula, cls._rule_as_pairs)
+        for c, members in by_scalars(cls._rule_scalars, states):
             before = vars(c).copy()
             if not counted and before:
-                cls.advance(h, c)
+                cls._rule_advance(h, c)
                 write_scalars(c, before, [states[i] for i in members])
-            numbers = {"maximize": h.maximize, "fused": h.fused, **cls.numbers(h, c)}
+            numbers = {"maximize": h.maximize, "fused": h.fused, **cls._rule_numbers(h, c)}
             for begin in range(0, len(members), together.MAX_ROWS):
                 part = members[begin : begin + together.MAX_ROWS]
                 rows = [(params[i], grads[i], *map(states[i].get, names)) for i in part]
@@ -165,7 +166,7 @@ class ByParameter(Optimizer):
                 for i, s in zip(part, found or (), strict=False):
                     states[i].update({n: t for n, t in vars(s).items() if t is not None})
             before = vars(c).copy()
-            cls.settle(h, c)
+            cls._rule_settle(h, c)
             write_scalars(c, before, [states[i] for i in members])
 
 

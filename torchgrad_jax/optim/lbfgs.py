@@ -41,8 +41,8 @@ class LBFGS(Optimizer):
     """
 
     # Pairs of no meaning and the factors of the last direction, see `_by_one_operation`.
-    _made_up: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
-    _factors: Tensor | None = None
+    __made_up: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
+    __factors: Tensor | None = None
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
@@ -69,16 +69,16 @@ class LBFGS(Optimizer):
             add_(p, direction[begin : begin + p.numel()].view_as(p), step_size)
             begin += p.numel()
 
-    def _evaluate(self, closure: Callable[[], Any]) -> tuple[Any, Tensor]:
+    def __evaluate(self, closure: Callable[[], Any]) -> tuple[Any, Tensor]:
         """The loss, which is not looked at yet, and the gradient."""
         with enable_grad():
             loss = closure()
         return loss, self._gather_flat_grad()
 
-    def _evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], step_size: Any, direction: Tensor) -> tuple[Any, Tensor]:
+    def __evaluate_at(self, closure: Callable[[], Any], start: list[Tensor], step_size: Any, direction: Tensor) -> tuple[Any, Tensor]:
         """The loss and the gradient at `step_size * direction` from `start`, where the parameters are and remain."""
         self._add_grad(step_size, direction)
-        found = self._evaluate(closure)
+        found = self.__evaluate(closure)
         for p, before in zip(self._params, start, strict=True):
             p.copy_(before)
         return found
@@ -106,7 +106,7 @@ class LBFGS(Optimizer):
         while iteration < group["max_iter"]:
             iteration += 1
             state["n_iter"] += 1
-            memory["d"] = direction = self._direction(state, memory, group, grad)
+            memory["d"] = direction = self.__direction(state, memory, group, grad)
             memory["prev_flat_grad"], memory["prev_loss"] = grad.clone(), loss
             t = memory["t"] = min(1.0, 1.0 / grad.abs().sum()) * group["lr"] if state["n_iter"] == 1 else group["lr"]
             slope = grad.dot(direction)
@@ -117,7 +117,7 @@ class LBFGS(Optimizer):
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 loss, grad, t, evaluated = _strong_wolfe(
-                    partial(self._evaluate_at, closure), [p.clone() for p in self._params], t, direction, loss, grad, slope,
+                    partial(self.__evaluate_at, closure), [p.clone() for p in self._params], t, direction, loss, grad, slope,
                     max_ls=group["max_eval"] - evaluations,
                 )  # fmt: skip
                 memory["t"] = t
@@ -125,7 +125,7 @@ class LBFGS(Optimizer):
             else:
                 self._add_grad(t, direction)
                 if iteration != group["max_iter"]:
-                    found, grad = self._evaluate(closure)
+                    found, grad = self.__evaluate(closure)
                     loss, evaluated = float(found), 1
             evaluations += evaluated
             state["func_evals"] += evaluated
@@ -136,7 +136,7 @@ class LBFGS(Optimizer):
         state.update(memory)
         return first
 
-    def _direction(self, state: dict[str, Any], memory: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
+    def __direction(self, state: dict[str, Any], memory: dict[str, Any], group: dict[str, Any], grad: Tensor) -> Tensor:
         """The direction of an iteration: Nocedal's two loops over the pairs of changes, of the gradient ("old_dirs") and of the parameters
         ("old_stps")."""
         if state["n_iter"] == 1:
@@ -159,8 +159,8 @@ class LBFGS(Optimizer):
             return grad.neg() * memory["H_diag"]
         room = min(max(_LEAST, 1 << (len(changes) - 1).bit_length()), group["history_size"])
         if room * grad.numel() <= _TOGETHER and {t._aval for t in changes + steps} == {grad._aval}:
-            return self._by_one_operation(grad, memory, room)
-        self._factors = None
+            return self.__by_one_operation(grad, memory, room)
+        self.__factors = None
         q = grad.neg()
         for i in reversed(range(len(changes))):
             al[i] = steps[i].dot(q) * ro[i]
@@ -170,40 +170,40 @@ class LBFGS(Optimizer):
             r = r + steps[i] * (al[i] - changes[i].dot(r) * ro[i])
         return r
 
-    def _by_one_operation(self, grad: Tensor, memory: dict[str, Any], room: int) -> Tensor:
+    def __by_one_operation(self, grad: Tensor, memory: dict[str, Any], room: int) -> Tensor:
         """The two loops as one operation of `room` pairs, those that are missing made up, so that it is another one only now and then."""
         pairs = memory["old_dirs"], memory["old_stps"], memory["ro"]
         count = len(pairs[0])
-        if not self._made_up[0] or self._made_up[0][0]._aval is not grad._aval:
-            self._made_up = ([], [], [])
+        if not self.__made_up[0] or self.__made_up[0][0]._aval is not grad._aval:
+            self.__made_up = ([], [], [])
         operands: list[Any] = [grad, memory["H_diag"]]
-        for given, made_up, shape in zip(pairs, self._made_up, (grad.shape, grad.shape, ()), strict=True):
+        for given, made_up, shape in zip(pairs, self.__made_up, (grad.shape, grad.shape, ()), strict=True):
             made_up += [grad.new_zeros(shape) for _ in range(room - count - len(made_up))]
             operands += given + made_up[: room - count]
         bound = registry["_lbfgs_direction"].bind((ARRAY, ARRAY, room, room, room, ARRAY))
-        direction, self._factors = apply(bound, (*operands, count))
+        direction, self.__factors = apply(bound, (*operands, count))
         return direction
 
     def state_dict(self) -> dict[str, Any]:
         """See Optimizer."""
-        self._list_factors()
+        self.__list_factors()
         return super().state_dict()
 
     def __getstate__(self) -> dict[str, Any]:
-        self._list_factors()
+        self.__list_factors()
         return super().__getstate__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._params, self._factors = self.param_groups[0]["params"], None
+        self._params, self.__factors = self.param_groups[0]["params"], None
 
-    def _list_factors(self) -> None:
+    def __list_factors(self) -> None:
         """Put the factors into the state one by one, as PyTorch has them. No step needs that, and it would make each another program."""
-        if self._factors is not None:
+        if self.__factors is not None:
             state = self.state[self._params[0]]
             count = len(state["old_dirs"])
-            state["al"][:count] = self._factors[:count].unbind()
-            self._factors = None
+            state["al"][:count] = self.__factors[:count].unbind()
+            self.__factors = None
 
 
 def _real(t: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class NAdam(ByParameter):
     decoupled_weight_decay: see `Adam`. ValueError for settings out of their range.
     """
 
-    remembered = ("exp_avg", "exp_avg_sq")
-    scalars = ("step", "mu_product")
+    _rule_remembered = ("exp_avg", "exp_avg_sq")
+    _rule_scalars = ("step", "mu_product")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -46,33 +46,33 @@ class NAdam(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "step": step_count(group, p), "mu_product": step_count(group, p).fill_(1.0), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)
         }  # fmt: skip
 
     @staticmethod
-    def advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
+    def _rule_advance(h: SimpleNamespace, c: SimpleNamespace) -> None:
         """See ByParameter."""
         c.step = c.step + 1
-        c.mu_product = c.mu_product * NAdam._mu(h, c.step)
+        c.mu_product = c.mu_product * NAdam._rule_mu(h, c.step)
 
     @staticmethod
-    def _mu(h: SimpleNamespace, step: Any) -> Any:
+    def _rule_mu(h: SimpleNamespace, step: Any) -> Any:
         return h.betas[0] * (1 - 0.5 * 0.96 ** (step * h.momentum_decay))
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
-        mu, following = NAdam._mu(h, c.step), NAdam._mu(h, c.step + 1)
+        mu, following = NAdam._rule_mu(h, c.step), NAdam._rule_mu(h, c.step + 1)
         return {
             **decay(h, h.decoupled_weight_decay), **averaging(h), "bias": 1 - h.betas[1] ** c.step, "eps": h.eps,
             "by_gradient": -h.lr * (1 - mu) / (1 - c.mu_product), "by_momentum": -h.lr * following / (1 - c.mu_product * following),
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         move_averages(s, grad, n)
         denominator = (s.exp_avg_sq / n.bias).sqrt() + n.eps

@@ -55,8 +55,8 @@ def _step(kind: type[ByParameter], given: dict[str, Any], columns: dict[str, str
     for pair, parts in _PAIRS.items():
         if parts[0] in given:
             given[pair] = tuple([given.pop(part) for part in parts])
-    names = kind.names(given)
-    wanted = {name: state for name, state in columns.items() if state in names or state in kind.scalars}
+    names = kind._rule_names(given)
+    wanted = {name: state for name, state in columns.items() if state in names or state in kind._rule_scalars}
     for name, tensors in (("grads", grads), *[(name, lists[name]) for name in wanted]):
         if len(tensors) != len(params):
             raise RuntimeError(_WRONG_LENGTH.format(name))
@@ -69,7 +69,7 @@ def _step(kind: type[ByParameter], given: dict[str, Any], columns: dict[str, str
         for grad in grads:
             grad.div_(scale)
     states = [{state: lists[name][i] for name, state in wanted.items() if lists[name][i] is not None} for i in range(len(params))]
-    kind.update(settings_of(given), names, params, grads, states, counted)
+    kind._rule_update(settings_of(given), names, params, grads, states, counted)
     for name, state in wanted.items():
         for i, found in enumerate(states):
             if lists[name][i] is None and state in found:

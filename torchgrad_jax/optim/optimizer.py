@@ -103,11 +103,11 @@ class Optimizer:
     _optimizer_state_dict_post_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Any]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Any]
-    _KINDS_OF_HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
+    __KINDS_OF_HOOKS = ("step_pre", "step_post", "state_dict_pre", "state_dict_post", "load_state_dict_pre", "load_state_dict_post")
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self._without_hooks()
+        self.__without_hooks()
         self._patch_step_function()
         if isinstance(params, Tensor):
             raise TypeError(f"params argument given to the optimizer should be an iterable of Tensors or dicts, but got {params.type()}")
@@ -121,8 +121,8 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _without_hooks(self) -> None:
-        for kind in self._KINDS_OF_HOOKS:
+    def __without_hooks(self) -> None:
+        for kind in self.__KINDS_OF_HOOKS:
             setattr(self, f"_optimizer_{kind}_hooks", OrderedDict())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if "_optimizer_step_pre_hooks" not in self.__dict__:
-            self._without_hooks()
+            self.__without_hooks()
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
 
@@ -233,22 +233,22 @@ class Optimizer:
             )
         param_group["params"] = params = list(params)
         _take_names_apart(param_group)
-        self._check_params(param_group["params"])
+        self.__check_params(param_group["params"])
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             param_group.setdefault(name, default)
-        self._check_group(param_group)
+        self.__check_group(param_group)
         self.param_groups.append(param_group)
 
-    def _check_params(self, params: list[Any]) -> None:
+    def __check_params(self, params: list[Any]) -> None:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {_typename(p)}")
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
 
-    def _check_group(self, group: dict[str, Any]) -> None:
+    def __check_group(self, group: dict[str, Any]) -> None:
         params = group["params"]
         if len(params) != len(set(params)):
             warnings.warn(
@@ -341,7 +341,7 @@ class Optimizer:
         state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             p = of_number.get(key)
-            state[key if p is None else p] = value if p is None else self._cast(p, value, key, state_dict["param_groups"])
+            state[key if p is None else p] = value if p is None else self.__cast(p, value, key, state_dict["param_groups"])
         for group, new in zip(groups, saved, strict=True):
             new["params"] = group["params"]
             if "param_names" in group and "param_names" not in new:
@@ -350,13 +350,13 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    def _cast(self, param: Tensor, value: Any, number: int, groups: list[dict[str, Any]], key: Any = None) -> Any:
+    def __cast(self, param: Tensor, value: Any, number: int, groups: list[dict[str, Any]], key: Any = None) -> Any:
         if isinstance(value, Tensor):
             return Optimizer._process_value_according_to_param_policy(param, value, number, groups, key)
         if isinstance(value, dict):
-            return {k: self._cast(param, v, number, groups, k) for k, v in value.items()}
+            return {k: self.__cast(param, v, number, groups, k) for k, v in value.items()}
         if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-            return type(value)(self._cast(param, v, number, groups) for v in value)  # type: ignore[call-arg] - lists, tuples and the like
+            return type(value)(self.__cast(param, v, number, groups) for v in value)  # type: ignore[call-arg] - lists, tuples and the like
         return value
 
 

@@ -24,7 +24,7 @@ class RAdam(ByParameter):
     decoupled_weight_decay: see `Adam`. ValueError for settings out of their range.
     """
 
-    remembered = ("exp_avg", "exp_avg_sq")
+    _rule_remembered = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
@@ -42,7 +42,7 @@ class RAdam(ByParameter):
         super().__init__(params, defaults)
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         beta1, beta2 = h.betas
         bias = 1 - beta2**c.step
@@ -56,7 +56,7 @@ class RAdam(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         move_averages(s, grad, n)
         update = s.exp_avg / n.bias * n.lr

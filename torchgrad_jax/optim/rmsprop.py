@@ -44,12 +44,12 @@ class RMSprop(ByParameter):
             group.setdefault("centered", False)
 
     @classmethod
-    def names(cls, group: dict[str, Any]) -> Sequence[str]:
+    def _rule_names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return "square_avg", *(["momentum_buffer"] if group["momentum"] > 0 else []), *(["grad_avg"] if group["centered"] else [])
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "alpha": h.alpha, "fresh": 1 - h.alpha, "eps": h.eps, "momentum": h.momentum, "centered": h.centered,
@@ -57,7 +57,7 @@ class RMSprop(ByParameter):
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         variance = addcmul_(s.square_avg.mul_(n.alpha), grad, grad, n.fresh)
         if n.centered:

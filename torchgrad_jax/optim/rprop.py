@@ -24,7 +24,7 @@ class Rprop(ByParameter):
     lr: the step sizes to begin with. ValueError where not 0 < etas[0] < 1 < etas[1].
     """
 
-    remembered = ("prev", "step_size")
+    _rule_remembered = ("prev", "step_size")
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-2, etas: tuple[float, float] = (0.5, 1.2), step_sizes: tuple[float, float] = (1e-6, 50), *,
@@ -39,18 +39,18 @@ class Rprop(ByParameter):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter."""
         sizes = full_like(p, 1 + 1j if p.is_complex() else 1) * group["lr"]
         return {"step": step_count(group, p), "prev": zeros_like(p), "step_size": sizes}
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {"less": h.etas[0], "more": h.etas[1], "least": h.step_sizes[0], "most": h.step_sizes[1]}
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         sign = (grad * s.prev.clone()).sign()
         turned = sign < 0

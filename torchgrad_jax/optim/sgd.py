@@ -26,8 +26,8 @@ class SGD(ByParameter):
     ValueError for negative settings, and for nesterov without momentum or with dampening.
     """
 
-    scalars, as_pairs, takes_sparse = (), False, True
-    fused_sparse = "`_fused_sgd` does not support sparse gradients"
+    _rule_scalars, _rule_as_pairs, _rule_takes_sparse = (), False, True
+    _rule_fused_sparse = "`_fused_sgd` does not support sparse gradients"
 
     def __init__(
         self, params: Any, lr: float | Tensor = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: float | Tensor = 0,
@@ -45,23 +45,23 @@ class SGD(ByParameter):
         check_fused(self, fused, foreach, differentiable)
 
     @classmethod
-    def names(cls, group: dict[str, Any]) -> Sequence[str]:
+    def _rule_names(cls, group: dict[str, Any]) -> Sequence[str]:
         """See ByParameter."""
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
 
-    def state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _rule_state_of(self, p: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """See ByParameter. There is no velocity before the first step."""
         return {}
 
     @staticmethod
-    def numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
+    def _rule_numbers(h: SimpleNamespace, c: SimpleNamespace) -> dict[str, Any]:
         """See ByParameter."""
         return {
             "weight_decay": h.weight_decay, "momentum": h.momentum, "fresh": 1 - h.dampening, "nesterov": h.nesterov, "step_size": -h.lr
         }  # fmt: skip
 
     @staticmethod
-    def formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
+    def _rule_formula(p: Tensor, grad: Tensor, s: SimpleNamespace, n: SimpleNamespace) -> None:
         """See ByParameter."""
         if n.momentum:
             if s.momentum_buffer is None:

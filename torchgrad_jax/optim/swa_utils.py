@@ -118,7 +118,7 @@ class AveragedModel(Module):
 
     def update_parameters(self, model: Module) -> None:
         """Take the parameters of `model` into the averages."""
-        averages, current = ([t.detach() for t in self._averaged(m)] for m in (self.module, model))
+        averages, current = ([t.detach() for t in self.__averaged(m)] for m in (self.module, model))
         count = number_of(self.n_averaged)
         count = self.n_averaged.item() if count is None else count
         if count == 0:
@@ -136,7 +136,7 @@ class AveragedModel(Module):
                 a.detach().copy_(c.detach().to(a.device))
         set_number(self.n_averaged, int(count) + 1)
 
-    def _averaged(self, module: Any) -> Iterable[Tensor]:
+    def __averaged(self, module: Any) -> Iterable[Tensor]:
         return itertools.chain(module.parameters(), module.buffers()) if self.use_buffers else module.parameters()
 
 
@@ -175,17 +175,17 @@ class SWALR(LRScheduler):
         self.anneal_epochs = anneal_epochs
         super().__init__(optimizer, last_epoch)
 
-    def _annealed(self, step: int) -> float:
+    def _schedule_annealed(self, step: int) -> float:
         t = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler. It counts its own steps, whatever the epoch."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         step = self._step_count - 1
         if self.anneal_epochs == 0:
             step = max(1, step)
-        before, now = self._annealed(step - 1), self._annealed(step)
+        before, now = self._schedule_annealed(step - 1), self._schedule_annealed(step)
         found = []
         for group, lr in zip(self.optimizer.param_groups, rates(self.optimizer), strict=True):
             first = lr if before == 1 else (lr - before * group["swa_lr"]) / (1 - before)

@@ -75,9 +75,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def forward(self, input_: Tensor, target_: Tensor) -> Output:
         """(N, in_features) and classes (N,), or both without N, to `output` (N,) and `loss` (). RuntimeError where they do not fit. Looks at
         target_."""
-        batched = self._is_batched(input_, target_)
+        batched = self._softmax_is_batched(input_, target_)
         input, target = (input_, target_) if batched else (input_.unsqueeze(0), target_.unsqueeze(0))
-        self._check_classes(target)
+        self._softmax_check_classes(target)
         shortlist = self.cutoffs[0]
         head = F.log_softmax(self.head(input), dim=1)
         entry, within = target.clamp(max=shortlist - 1), None
@@ -92,7 +92,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             output = output.squeeze(0)
         return Output(output, (-output).mean())
 
-    def _is_batched(self, input: Tensor, target: Tensor) -> bool:
+    def _softmax_is_batched(self, input: Tensor, target: Tensor) -> bool:
         if target.dim() == 1:
             if input.shape[0] != target.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
@@ -105,7 +105,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         return target.dim() == 1
 
-    def _check_classes(self, target: Tensor) -> None:
+    def _softmax_check_classes(self, target: Tensor) -> None:
         bounds = known_bounds(target) if target.numel() else (0, 0)
         if bounds is None and target._content().readable:
             values = np.asarray(target._concrete())

@@ -37,28 +37,28 @@ def _place(index: Any, size: int) -> int:
 class _Numbered(Module):
     """What is common to Sequential and ModuleList: submodules named by their numbers."""
 
-    def _name_at(self, index: Any) -> str:
+    def _list_name_at(self, index: Any) -> str:
         return list(self._modules)[_place(index, len(self))]
 
-    def _renumber(self, modules: Iterable[Any]) -> None:
+    def _list_renumber(self, modules: Iterable[Any]) -> None:
         self._modules = {str(i): module for i, module in enumerate(modules)}
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return self._of_slice(list(self._modules.items())[index])
-        return self._modules[self._name_at(index)]
+            return self._list_of_slice(list(self._modules.items())[index])
+        return self._modules[self._list_name_at(index)]
 
-    def _of_slice(self, items: list[tuple[str, Any]]) -> Any:
+    def _list_of_slice(self, items: list[tuple[str, Any]]) -> Any:
         return type(self)(*[OrderedDict(items)])
 
     def __setitem__(self, index: int, module: Module) -> None:
-        setattr(self, self._name_at(index), module)
+        setattr(self, self._list_name_at(index), module)
 
     def __delitem__(self, index: Any) -> None:
-        names = list(self._modules)[index] if isinstance(index, slice) else [self._name_at(index)]
+        names = list(self._modules)[index] if isinstance(index, slice) else [self._list_name_at(index)]
         for name in names:
             delattr(self, name)
-        self._renumber(self._modules.values())
+        self._list_renumber(self._modules.values())
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -99,7 +99,7 @@ class Sequential(_Numbered):
     def __iadd__(self, other: Any) -> Self:
         return self.extend(list(_sequence(other)))
 
-    def _times(self, count: Any) -> list[Any]:
+    def _list_times(self, count: Any) -> list[Any]:
         if not isinstance(count, int):
             raise TypeError(f"unsupported operand type(s) for *: {type(self)} and {type(count)}")
         if count <= 0:
@@ -107,13 +107,13 @@ class Sequential(_Numbered):
         return list(self) * count
 
     def __mul__(self, other: int) -> Sequential:
-        return Sequential(*self._times(other))
+        return Sequential(*self._list_times(other))
 
     def __rmul__(self, other: int) -> Sequential:
         return self * other
 
     def __imul__(self, other: int) -> Self:
-        self._renumber(self._times(other))
+        self._list_renumber(self._list_times(other))
         return self
 
     def insert(self, index: int, module: Module) -> Self:
@@ -124,7 +124,7 @@ class Sequential(_Numbered):
             raise IndexError(f"Index out of range: {index}")
         modules = list(self)
         modules.insert(index, module)
-        self._renumber(modules)
+        self._list_renumber(modules)
         return self
 
     def extend(self, sequential: Iterable[Module]) -> Self:
@@ -152,10 +152,10 @@ class ModuleList(_Numbered):
         """The name of the module of a number. It is private in PyTorch too, and called by subclasses that replace `__getitem__`."""
         return str(_place(index, len(self)))
 
-    def _name_at(self, index: Any) -> str:
+    def _list_name_at(self, index: Any) -> str:
         return self._get_abs_string_index(index)
 
-    def _of_slice(self, items: list[tuple[str, Any]]) -> ModuleList:
+    def _list_of_slice(self, items: list[tuple[str, Any]]) -> ModuleList:
         return type(self)(module for _, module in items)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
@@ -173,7 +173,7 @@ class ModuleList(_Numbered):
             return
         modules = list(self)
         modules.insert(index, module)
-        self._renumber(modules)
+        self._list_renumber(modules)
 
     def extend(self, modules: Iterable[Module]) -> Self:
         """Add modules at the end. TypeError where they cannot be iterated over."""

@@ -28,7 +28,7 @@ class _ConvNd(Module):
 
     __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size"]
 
-    _dims: int
+    _spatial_dims: int
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: tuple[int, ...], stride: tuple[int, ...], padding: Any, dilation: tuple[int, ...],
@@ -93,7 +93,7 @@ class _Conv(_ConvNd):
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
         bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        each = _ntuple(self._dims)
+        each = _ntuple(self._spatial_dims)
         padding = padding if isinstance(padding, str) else each(padding)
         super().__init__(
             in_channels, out_channels, each(kernel_size), each(stride), padding, each(dilation), False, each(0), groups, bias, padding_mode,
@@ -122,7 +122,7 @@ def _padded(module: Any, input: Tensor) -> tuple[Tensor, Any]:
 class Conv1d(_Conv):
     """Convolution of (N, C, L) or (C, L)."""
 
-    _dims = 1
+    _spatial_dims = 1
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         input, padding = _padded(self, input)
@@ -132,7 +132,7 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """Convolution of (N, C, H, W) or (C, H, W)."""
 
-    _dims = 2
+    _spatial_dims = 2
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         input, padding = _padded(self, input)
@@ -142,7 +142,7 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
 
-    _dims = 3
+    _spatial_dims = 3
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         input, padding = _padded(self, input)
@@ -194,7 +194,7 @@ class _ConvTranspose(_ConvTransposeNd):
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
         bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
-        each = _ntuple(self._dims)
+        each = _ntuple(self._spatial_dims)
         super().__init__(
             in_channels, out_channels, each(kernel_size), each(stride), each(padding), each(dilation), True, each(output_padding), groups, bias,
             padding_mode, device, dtype,
@@ -204,7 +204,7 @@ class _ConvTranspose(_ConvTransposeNd):
 class ConvTranspose1d(_ConvTranspose):
     """The transpose of Conv1d in its input."""
 
-    _dims = 1
+    _spatial_dims = 1
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
@@ -218,7 +218,7 @@ class ConvTranspose1d(_ConvTranspose):
 class ConvTranspose2d(_ConvTranspose):
     """The transpose of Conv2d in its input."""
 
-    _dims = 2
+    _spatial_dims = 2
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
@@ -232,7 +232,7 @@ class ConvTranspose2d(_ConvTranspose):
 class ConvTranspose3d(_ConvTranspose):
     """The transpose of Conv3d in its input."""
 
-    _dims = 3
+    _spatial_dims = 3
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(N, in_channels, *) or (in_channels, *) to the same with out_channels, of the spatial sizes `output_size` where several are possible.
@@ -249,7 +249,7 @@ class ConvTranspose3d(_ConvTranspose):
 class _LazyConv(LazyModuleMixin):
     """A convolution whose in_channels are those of its first input."""
 
-    _dims: int
+    _spatial_dims: int
     in_channels: int
     groups: int
     transposed: bool
@@ -257,7 +257,7 @@ class _LazyConv(LazyModuleMixin):
     weight: Any
     bias: Any
 
-    def _put_uninitialized(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _lazy_put_uninitialized(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
         self.out_channels = out_channels
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         if bias:
@@ -282,7 +282,7 @@ class _LazyConv(LazyModuleMixin):
         self.reset_parameters()
 
     def _get_num_spatial_dims(self) -> int:
-        return self._dims
+        return self._spatial_dims
 
     def _get_in_channels(self, input: Tensor) -> int:
         batched = self._get_num_spatial_dims() + 2
@@ -299,7 +299,7 @@ class _LazyPlain(_LazyConv):
         padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
-        self._put_uninitialized(out_channels, bias, device, dtype)
+        self._lazy_put_uninitialized(out_channels, bias, device, dtype)
 
 
 class _LazyTransposed(_LazyConv):
@@ -308,7 +308,7 @@ class _LazyTransposed(_LazyConv):
         dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype)
-        self._put_uninitialized(out_channels, bias, device, dtype)
+        self._lazy_put_uninitialized(out_channels, bias, device, dtype)
 
 
 class LazyConv1d(_LazyPlain, Conv1d):  # type: ignore[misc] - it has no in_channels

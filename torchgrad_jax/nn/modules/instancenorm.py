@@ -68,32 +68,32 @@ class _InstanceNorm(_NormBase):
 class _Spatial(_InstanceNorm):
     """dims: how many spatial dimensions there are."""
 
-    _dims: int
+    _spatial_dims: int
 
     def _get_no_batch_dim(self) -> int:
-        return self._dims + 1
+        return self._spatial_dims + 1
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (self._dims + 1, self._dims + 2):
-            raise ValueError(f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)")
+        if input.dim() not in (self._spatial_dims + 1, self._spatial_dims + 2):
+            raise ValueError(f"expected {self._spatial_dims + 1}D or {self._spatial_dims + 2}D input (got {input.dim()}D input)")
 
 
 class InstanceNorm1d(_Spatial):
     """Instance normalization of (N, C, L) or (C, L)."""
 
-    _dims = 1
+    _spatial_dims = 1
 
 
 class InstanceNorm2d(_Spatial):
     """Instance normalization of (N, C, H, W) or (C, H, W)."""
 
-    _dims = 2
+    _spatial_dims = 2
 
 
 class InstanceNorm3d(_Spatial):
     """Instance normalization of (N, C, D, H, W) or (C, D, H, W)."""
 
-    _dims = 3
+    _spatial_dims = 3
 
 
 class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):  # type: ignore[misc] - it has no num_features

@@ -58,8 +58,3 @@ class LazyModuleMixin:
                 with no_grad():
                     t.materialize(found.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[misc] - a Module's
-
-    def _take(self, name: str, t: Any, key: str, new: Any, *rest: Any) -> None:
-        """See Module: without a shape there is nothing to copy."""
-        if not is_lazy(t):
-            super()._take(name, t, key, new, *rest)  # type: ignore[misc] - a Module's

@@ -153,13 +153,13 @@ class Module(Registry, Called, Stateful):
                 module._apply(fn)
         for name, p in self._parameters.items():
             if p is not None:
-                self._convert(name, p, fn)
+                self.__convert(name, p, fn)
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
-    def _convert(self, name: str, p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
+    def __convert(self, name: str, p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
         grad: Any = p.grad
         with no_grad():
             made, made_grad = fn(p), None if grad is None else fn(grad)
@@ -209,24 +209,24 @@ class Module(Registry, Called, Stateful):
         """`Tensor.share_memory_` of the parameters and buffers."""
         return self._apply(share_memory_)
 
-    def _cast(self, dtype: Any) -> Self:
+    def __cast(self, dtype: Any) -> Self:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def double(self) -> Self:
         """Floats become float64."""
-        return self._cast(dtypes.float64)
+        return self.__cast(dtypes.float64)
 
     def float(self) -> Self:
         """Floats become float32."""
-        return self._cast(dtypes.float32)
+        return self.__cast(dtypes.float32)
 
     def half(self) -> Self:
         """Floats become float16."""
-        return self._cast(dtypes.float16)
+        return self.__cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
         """Floats become bfloat16."""
-        return self._cast(dtypes.bfloat16)
+        return self.__cast(dtypes.bfloat16)
 
     def type(self, dst_type: Any) -> Self:
         """Everything becomes of the dtype."""
@@ -240,28 +240,28 @@ class Module(Registry, Called, Stateful):
         """Move to a GPU."""
         return self._apply(lambda t: t.cuda(device))
 
-    def _move(self, kind: str, where: Any) -> Self:
+    def __move(self, kind: str, where: Any) -> Self:
         to = device(kind) if where is None else device(where) if isinstance(where, (str, device)) else device(kind, where)
         return self._apply(lambda t: t.to(to))
 
     def xpu(self, device: Any = None) -> Self:
         """``to("xpu")``, which is a device that JAX has none of: NotImplementedError."""
-        return self._move("xpu", device)
+        return self.__move("xpu", device)
 
     def ipu(self, device: Any = None) -> Self:
         """``to("ipu")``, which is a device that JAX has none of: NotImplementedError."""
-        return self._move("ipu", device)
+        return self.__move("ipu", device)
 
     def mtia(self, device: Any = None) -> Self:
         """``to("mtia")``, which is a device that JAX has none of: NotImplementedError."""
-        return self._move("mtia", device)
+        return self.__move("mtia", device)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Does nothing but look at the options of `torch.compile`: what a module does is compiled in any case. `torch.compile(module)` makes one
         program of it."""
         compile(self._call_impl, *args, **kwargs)
 
-    def _optimized(self, called: Callable[..., Any]) -> OptimizedModule:
+    def __optimized__(self, called: Callable[..., Any]) -> OptimizedModule:
         """What `torch.compile` makes of the module, which is called so."""
         return OptimizedModule(self, called)
 
@@ -317,7 +317,7 @@ class OptimizedModule(Module):
         """Whether the module is in training."""
         return self._modules["_orig_mod"].training
 
-    def _optimized(self, called: Callable[..., Any]) -> OptimizedModule:
+    def __optimized__(self, called: Callable[..., Any]) -> OptimizedModule:
         return OptimizedModule(self._modules["_orig_mod"], called)
 
     def __getattr__(self, name: str) -> Any:

@@ -97,7 +97,7 @@ class MultiheadAttention(Module):
         head, (N, num_heads, L, S); else None. AssertionError, RuntimeError where shapes or dtypes do not fit.
         """
         turned = self.batch_first and query.dim() == 3
-        inference = self._takes_kernel(query, key, value)
+        inference = self._layer_takes_kernel(query, key, value)
         # The kernel knows no causal attention without a mask, and gives NaN to queries that see no key.
         whole = need_weights or (inference and (attn_mask is not None or key_padding_mask is not None))
         causal = is_causal and not inference
@@ -111,7 +111,7 @@ class MultiheadAttention(Module):
         )  # fmt: skip
         return made.transpose(1, 0) if turned else made, weights if need_weights else None
 
-    def _takes_kernel(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
+    def _layer_takes_kernel(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
         """Whether PyTorch computes this by its inference kernel."""
         return (
             query is key is value

@@ -19,7 +19,7 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 class _Scaled(Module):
     """What scales and perhaps shifts: at first by one and zero."""
 
-    def _put(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
+    def _norm_put(self, shape: Any, weight: bool, bias: bool | None, device: Any, dtype: Any) -> None:
         """Register the parameters that are wanted; None for a bias that the module never has."""
         for name, wanted in (("weight", weight), ("bias", bias)):
             if wanted is not None:
@@ -49,7 +49,7 @@ class LayerNorm(_Scaled):
         super().__init__()
         self.normalized_shape = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self._put(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
+        self._norm_put(self.normalized_shape, elementwise_affine, elementwise_affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         """(*, *normalized_shape) to the same."""
@@ -72,7 +72,7 @@ class RMSNorm(_Scaled):
         super().__init__()
         self.normalized_shape = _sizes(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
-        self._put(self.normalized_shape, elementwise_affine, None, device, dtype)
+        self._norm_put(self.normalized_shape, elementwise_affine, None, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """(*, *normalized_shape) to the same."""
@@ -97,7 +97,7 @@ class GroupNorm(_Scaled):
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        self._put(num_channels, affine, affine and bias, device, dtype)
+        self._norm_put(num_channels, affine, affine and bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, num_channels, *) to the same."""

@@ -20,16 +20,16 @@ class _Pad(Module):
 
     __constants__ = ["padding"]
 
-    _dims: int
-    _mode: str
+    _spatial_dims: int
+    _pad_mode: str
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
-        self.padding = _ntuple(2 * self._dims)(padding)
+        self.padding = _ntuple(2 * self._spatial_dims)(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *) to the same with larger spatial sizes."""
-        return F.pad(input, self.padding, self._mode)
+        return F.pad(input, self.padding, self._pad_mode)
 
     def extra_repr(self) -> str:
         """See Module."""
@@ -44,7 +44,7 @@ class _ConstantPadNd(_Pad):
 
     def __init__(self, padding: Any, value: float) -> None:
         Module.__init__(self)
-        self.value, self.padding = value, _ntuple(2 * self._dims)(padding)
+        self.value, self.padding = value, _ntuple(2 * self._spatial_dims)(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape to the same with larger last sizes."""
@@ -58,19 +58,19 @@ class _ConstantPadNd(_Pad):
 class ConstantPad1d(_ConstantPadNd):
     """Padding of the last dimension by a number."""
 
-    _dims = 1
+    _spatial_dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
     """Padding of the last two dimensions by a number."""
 
-    _dims = 2
+    _spatial_dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
     """Padding of the last three dimensions by a number."""
 
-    _dims = 3
+    _spatial_dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
@@ -110,11 +110,11 @@ class ZeroPad3d(ConstantPad3d):
 
 
 class _CircularPadNd(_Pad):
-    _mode = "circular"
+    _pad_mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (self._dims + 1, self._dims + 2):
-            raise ValueError(f"expected {self._dims + 1}D or {self._dims + 2}D input (got {input.dim()}D input)")
+        if input.dim() not in (self._spatial_dims + 1, self._spatial_dims + 2):
+            raise ValueError(f"expected {self._spatial_dims + 1}D or {self._spatial_dims + 2}D input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *) to the same with larger spatial sizes. ValueError for another number of dimensions."""
@@ -125,60 +125,60 @@ class _CircularPadNd(_Pad):
 class CircularPad1d(_CircularPadNd):
     """Padding of the last dimension by its other end."""
 
-    _dims = 1
+    _spatial_dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
     """Padding of the last two dimensions by their other ends."""
 
-    _dims = 2
+    _spatial_dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
     """Padding of the last three dimensions by their other ends."""
 
-    _dims = 3
+    _spatial_dims = 3
 
 
 class _ReflectionPadNd(_Pad):
-    _mode = "reflect"
+    _pad_mode = "reflect"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
     """Padding of the last dimension by its mirror image."""
 
-    _dims = 1
+    _spatial_dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
     """Padding of the last two dimensions by their mirror image."""
 
-    _dims = 2
+    _spatial_dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
     """Padding of the last three dimensions by their mirror image."""
 
-    _dims = 3
+    _spatial_dims = 3
 
 
 class _ReplicationPadNd(_Pad):
-    _mode = "replicate"
+    _pad_mode = "replicate"
 
 
 class ReplicationPad1d(_ReplicationPadNd):
     """Padding of the last dimension by its border."""
 
-    _dims = 1
+    _spatial_dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
     """Padding of the last two dimensions by their border."""
 
-    _dims = 2
+    _spatial_dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
     """Padding of the last three dimensions by their border."""
 
-    _dims = 3
+    _spatial_dims = 3

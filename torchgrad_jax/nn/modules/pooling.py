@@ -60,11 +60,11 @@ class MaxPool3d(_MaxPoolNd):
 
 
 class _MaxUnpoolNd(Module):
-    _dims: int
+    _spatial_dims: int
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
         super().__init__()
-        each = _ntuple(self._dims)
+        each = _ntuple(self._spatial_dims)
         self.kernel_size, self.stride, self.padding = each(kernel_size), each(kernel_size if stride is None else stride), each(padding)
 
     def extra_repr(self) -> str:
@@ -75,7 +75,7 @@ class _MaxUnpoolNd(Module):
 class MaxUnpool1d(_MaxUnpoolNd):
     """What MaxPool1d chose, put back into zeros."""
 
-    _dims = 1
+    _spatial_dims = 1
 
     def forward(self, input: Tensor, indices: Tensor, output_size: list[int] | None = None) -> Tensor:
         """See `F.max_unpool1d`."""
@@ -85,7 +85,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
 class MaxUnpool2d(_MaxUnpoolNd):
     """What MaxPool2d chose, put back into zeros."""
 
-    _dims = 2
+    _spatial_dims = 2
 
     def forward(self, input: Tensor, indices: Tensor, output_size: list[int] | None = None) -> Tensor:
         """See `F.max_unpool2d`."""
@@ -95,7 +95,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
 class MaxUnpool3d(_MaxUnpoolNd):
     """What MaxPool3d chose, put back into zeros."""
 
-    _dims = 3
+    _spatial_dims = 3
 
     def forward(self, input: Tensor, indices: Tensor, output_size: list[int] | None = None) -> Tensor:
         """See `F.max_unpool3d`."""
@@ -107,13 +107,13 @@ class _FractionalMaxPool(Module):
 
     __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
 
-    _dims: int
+    _spatial_dims: int
 
     def __init__(
         self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None
     ) -> None:
         super().__init__()
-        each, name = _ntuple(self._dims), type(self).__name__
+        each, name = _ntuple(self._spatial_dims), type(self).__name__
         self.kernel_size, self.return_indices = each(kernel_size), return_indices
         self.register_buffer("_random_samples", _random_samples)
         self.output_size = None if output_size is None else each(output_size)
@@ -129,7 +129,7 @@ class _FractionalMaxPool(Module):
 class FractionalMaxPool2d(_FractionalMaxPool):
     """The largest elements of windows of (N, C, H, W) or (C, H, W) whose places chance decides."""
 
-    _dims = 2
+    _spatial_dims = 2
 
     def forward(self, input: Tensor) -> Any:
         """See `F.fractional_max_pool2d`."""
@@ -141,7 +141,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The largest elements of windows of (N, C, D, H, W) or (C, D, H, W) whose places chance decides."""
 
-    _dims = 3
+    _spatial_dims = 3
 
     def forward(self, input: Tensor) -> Any:
         """See `F.fractional_max_pool3d`."""

@@ -91,9 +91,9 @@ class Registry:
         _check_name(self, "buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
-        self._put_buffer(name, tensor, persistent)
+        self.__put_buffer(name, tensor, persistent)
 
-    def _put_buffer(self, name: str, tensor: Tensor | None, persistent: bool) -> None:
+    def __put_buffer(self, name: str, tensor: Tensor | None, persistent: bool) -> None:
         if _global_buffer_registration_hooks:
             tensor = _as_hooks_want(_global_buffer_registration_hooks, self, name, tensor)
         self._buffers[name] = tensor
@@ -107,9 +107,9 @@ class Registry:
         if not isinstance(module, Registry) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         _check_name(self, "module", name, self._modules)
-        self._put_module(name, module)
+        self.__put_module(name, module)
 
-    def _put_module(self, name: str, module: Any) -> None:
+    def __put_module(self, name: str, module: Any) -> None:
         if _global_module_registration_hooks:
             module = _as_hooks_want(_global_module_registration_hooks, self, name, module)
         self._modules[name] = module
@@ -130,29 +130,29 @@ class Registry:
     def __setattr__(self, name: str, value: Any) -> None:
         tables = self.__dict__
         if isinstance(value, Parameter):
-            self._assign("parameters", "_parameters", name)
+            self.__assign("parameters", "_parameters", name)
             self.register_parameter(name, value)
         elif name in tables.get("_parameters", ()):
-            self._refuse(value, "parameter", name, "torch.nn.Parameter or None")
+            self.__refuse(value, "parameter", name, "torch.nn.Parameter or None")
             self.register_parameter(name, value)
         elif isinstance(value, Registry):
-            self._assign("module", "_modules", name)
-            self._put_module(name, value)
+            self.__assign("module", "_modules", name)
+            self.__put_module(name, value)
         elif name in tables.get("_modules", ()):
-            self._refuse(value, "child module", name, "torch.nn.Module or None")
-            self._put_module(name, value)
+            self.__refuse(value, "child module", name, "torch.nn.Module or None")
+            self.__put_module(name, value)
         elif isinstance(value, Tensor) and isinstance(value, Buffer):
             if "_buffers" not in tables:
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
             self.register_buffer(name, value, value.persistent)  # type: ignore[attr-defined] - a Buffer says it
         elif name in tables.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
-                self._refuse(value, "buffer", name, "torch.nn.Buffer, torch.Tensor or None")
+                self.__refuse(value, "buffer", name, "torch.nn.Buffer, torch.Tensor or None")
             self._buffers[name] = _as_hooks_want(_global_buffer_registration_hooks, self, name, value)
         else:
             object.__setattr__(self, name, value)
 
-    def _assign(self, kind: str, table: str, name: str) -> None:
+    def __assign(self, kind: str, table: str, name: str) -> None:
         """Prepare for a new member: the name loses what else it stood for."""
         if table not in self.__dict__:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
@@ -163,7 +163,7 @@ class Registry:
         if table != "_buffers":
             self._non_persistent_buffers_set.discard(name)
 
-    def _refuse(self, value: Any, kind: str, name: str, expected: str) -> None:
+    def __refuse(self, value: Any, kind: str, name: str, expected: str) -> None:
         if value is not None:
             raise TypeError(f"cannot assign '{_typename(value)}' as {kind} '{name}' ({expected} expected)")
 

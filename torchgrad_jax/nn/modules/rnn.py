@@ -81,12 +81,12 @@ class RNNBase(Module):
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
             for suffix in ("", "_reverse") if bidirectional else ("",):
-                self._all_weights.append(self._make_weights(layer, suffix, device, dtype))
+                self._all_weights.append(self._rnn_make_weights(layer, suffix, device, dtype))
         self._flat_weights_names = [name for names in self._all_weights for name in names]
         self._init_flat_weights()
         self.reset_parameters()
 
-    def _make_weights(self, layer: int, suffix: str, device: Any, dtype: Any) -> list[str]:
+    def _rnn_make_weights(self, layer: int, suffix: str, device: Any, dtype: Any) -> list[str]:
         """Register the parameters of one direction of a layer. Returns their names."""
         gates, state = _GATES[self.mode] * self.hidden_size, self.proj_size or self.hidden_size
         below = state * (2 if self.bidirectional else 1) if layer else self.input_size
@@ -168,10 +168,10 @@ class RNNBase(Module):
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The size of the states for an input."""
         batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else batch_of(batch_sizes)
-        return self._states, batch, self.proj_size or self.hidden_size
+        return self._rnn_states, batch, self.proj_size or self.hidden_size
 
     @property
-    def _states(self) -> int:
+    def _rnn_states(self) -> int:
         return self.num_layers * (2 if self.bidirectional else 1)
 
     def check_hidden_size(self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}") -> None:
@@ -199,54 +199,54 @@ class RNNBase(Module):
 
     # ------------------------------------------------------------------ calling
 
-    _rank_said = "D"
+    _rnn_rank_said = "D"
 
-    def _run(self, input: Any, hx: Any) -> tuple[Any, Any]:
+    def _rnn_run(self, input: Any, hx: Any) -> tuple[Any, Any]:
         """What `forward` of the classes below gives."""
         self._update_flat_weights()
         if isinstance(input, PackedSequence):
-            return self._run_packed(input, hx)
+            return self._rnn_run_packed(input, hx)
         if input.dim() not in (2, 3):
-            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}{self._rank_said} instead")
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}{self._rnn_rank_said} instead")
         batched, dim = input.dim() == 3, 0 if self.batch_first else 1
         if not batched:
             input = input.unsqueeze(dim)
-        hx = self._zeros(input, input.size(dim)) if hx is None else self._with_batch(hx, batched)
+        hx = self._rnn_zeros(input, input.size(dim)) if hx is None else self._rnn_with_batch(hx, batched)
         self.check_forward_args(input, hx, None)
-        output, *last = self._call(input, hx, self._flat_weights, *self._options(), self.batch_first)
-        return (output, self._hidden(last)) if batched else (output.squeeze(dim), self._hidden([t.squeeze(1) for t in last]))
+        output, *last = self._rnn_call(input, hx, self._flat_weights, *self._rnn_options(), self.batch_first)
+        return (output, self._rnn_hidden(last)) if batched else (output.squeeze(dim), self._rnn_hidden([t.squeeze(1) for t in last]))
 
-    def _run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+    def _rnn_run_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         data, batch_sizes, order, inverse = packed
-        hx = self._zeros(data, batch_of(batch_sizes)) if hx is None else self.permute_hidden(hx, order)
-        self._check_packed(data, hx, batch_sizes)
-        output, *last = self._call(data, batch_sizes, hx, self._flat_weights, *self._options())
-        return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden(self._hidden(last), inverse)
+        hx = self._rnn_zeros(data, batch_of(batch_sizes)) if hx is None else self.permute_hidden(hx, order)
+        self._rnn_check_packed(data, hx, batch_sizes)
+        output, *last = self._rnn_call(data, batch_sizes, hx, self._flat_weights, *self._rnn_options())
+        return PackedSequence(output, batch_sizes, order, inverse), self.permute_hidden(self._rnn_hidden(last), inverse)
 
-    def _call(self, *arguments: Any) -> Any:
+    def _rnn_call(self, *arguments: Any) -> Any:
         return _functions[self.mode.lower()](*arguments)
 
-    def _options(self) -> tuple[Any, ...]:
+    def _rnn_options(self) -> tuple[Any, ...]:
         return self.bias, self.num_layers, self.dropout, self.training, self.bidirectional
 
-    def _zeros(self, input: Tensor, batch: int) -> Any:
+    def _rnn_zeros(self, input: Tensor, batch: int) -> Any:
         """The states to begin with where none are given."""
-        return self._no_states(input, batch, self.hidden_size)
+        return self._rnn_no_states(input, batch, self.hidden_size)
 
-    def _no_states(self, input: Tensor, batch: int, width: int) -> Tensor:
-        return zeros(self._states, batch, width, dtype=input.dtype, device=input.device)
+    def _rnn_no_states(self, input: Tensor, batch: int, width: int) -> Tensor:
+        return zeros(self._rnn_states, batch, width, dtype=input.dtype, device=input.device)
 
-    def _with_batch(self, hx: Any, batched: bool) -> Any:
+    def _rnn_with_batch(self, hx: Any, batched: bool) -> Any:
         """The states that are given, which have a batch where the input has one. RuntimeError where they do not."""
         if hx.dim() != (3 if batched else 2):
             kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
             raise RuntimeError(f"For {kind} input, hx should also be {rank}-D but got {hx.dim()}-D tensor")
         return hx if batched else hx.unsqueeze(1)
 
-    def _hidden(self, last: list[Tensor]) -> Any:
+    def _rnn_hidden(self, last: list[Tensor]) -> Any:
         return last[0]
 
-    def _check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
+    def _rnn_check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
         self.check_forward_args(data, hx, batch_sizes)
 
 
@@ -259,7 +259,7 @@ class _OfOneState(RNNBase):
         input: (time, batch, input_size), with `batch_first` (batch, time, input_size), or (time, input_size) without a batch; or a PackedSequence,
         and so is the output then. hx: the states to begin with, (layers * directions, batch, hidden_size); zeros by default.
         """
-        return self._run(input, hx)
+        return self._rnn_run(input, hx)
 
 
 _NO_PROJECTION = "proj_size argument is only supported for LSTM, not RNN or GRU"
@@ -273,7 +273,7 @@ class RNN(_OfOneState):
     bias_ih_l0, bias_hh_l0, and so on for each layer, those of the other direction with `_reverse`. ValueError for an unknown nonlinearity.
     """
 
-    _rank_said = "D tensor"
+    _rnn_rank_said = "D tensor"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -336,22 +336,22 @@ class LSTM(RNNBase):
         input: as of RNN. hx: the pair of states, (layers * directions, batch, proj_size or hidden_size), and cells, (layers * directions, batch,
         hidden_size), to begin with; zeros by default.
         """
-        return self._run(input, hx)
+        return self._rnn_run(input, hx)
 
-    def _zeros(self, input: Tensor, batch: int) -> Any:
-        return self._no_states(input, batch, self.proj_size or self.hidden_size), self._no_states(input, batch, self.hidden_size)
+    def _rnn_zeros(self, input: Tensor, batch: int) -> Any:
+        return self._rnn_no_states(input, batch, self.proj_size or self.hidden_size), self._rnn_no_states(input, batch, self.hidden_size)
 
-    def _with_batch(self, hx: Any, batched: bool) -> Any:
+    def _rnn_with_batch(self, hx: Any, batched: bool) -> Any:
         kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
         if hx[0].dim() != rank or hx[1].dim() != rank:
             ranks = f"({hx[0].dim()}-D, {hx[1].dim()}-D)"
             raise RuntimeError(f"For {kind} input, hx and cx should also be {rank}-D but got {ranks} tensors")
         return hx if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
-    def _hidden(self, last: list[Tensor]) -> Any:
+    def _rnn_hidden(self, last: list[Tensor]) -> Any:
         return tuple(last)
 
-    def _check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
+    def _rnn_check_packed(self, data: Tensor, hx: Any, batch_sizes: Tensor) -> None:
         """Nothing: what does not fit is `torch.lstm`'s to refuse, as in PyTorch."""
 
 
@@ -377,18 +377,18 @@ class RNNCellBase(Module):
         """Draw weights anew."""
         _spread(self, self.hidden_size)
 
-    def _weights(self) -> tuple[Any, ...]:
+    def _cell_weights(self) -> tuple[Any, ...]:
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
-    def _expect_rank(self, x: Tensor, what: str) -> None:
+    def _cell_expect_rank(self, x: Tensor, what: str) -> None:
         if x.dim() not in (1, 2):
             raise ValueError(f"{self._get_name()}: Expected {what} to be 1D or 2D, got {x.dim()}D instead")
 
-    def _step(self, name: str, input: Any, hx: Any) -> Any:
+    def _cell_step(self, name: str, input: Any, hx: Any) -> Any:
         """The next state, where that is one tensor."""
-        self._expect_rank(input, "input")
+        self._cell_expect_rank(input, "input")
         if hx is not None:
-            self._expect_rank(hx, "hidden")
+            self._cell_expect_rank(hx, "hidden")
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
@@ -396,7 +396,7 @@ class RNNCellBase(Module):
             hx = zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
         elif not batched:
             hx = hx.unsqueeze(0)
-        made = _functions[name](input, hx, *self._weights())
+        made = _functions[name](input, hx, *self._cell_weights())
         return made if batched else made.squeeze(0)
 
     def extra_repr(self) -> str:
@@ -423,7 +423,7 @@ class RNNCell(RNNCellBase):
         RuntimeError where sizes do not fit."""
         if self.nonlinearity not in ("tanh", "relu"):
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._step(f"rnn_{self.nonlinearity}_cell", input, hx)
+        return self._cell_step(f"rnn_{self.nonlinearity}_cell", input, hx)
 
 
 class GRUCell(RNNCellBase):
@@ -434,7 +434,7 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state: as of RNNCell."""
-        return self._step("gru_cell", input, hx)
+        return self._cell_step("gru_cell", input, hx)
 
 
 class LSTMCell(RNNCellBase):
@@ -446,10 +446,10 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """The next state and cell, of (batch, input_size) and a pair of (batch, hidden_size), or all without a batch. ValueError, RuntimeError where
         sizes do not fit."""
-        self._expect_rank(input, "input")
+        self._cell_expect_rank(input, "input")
         if hx is not None:
             for i, state in enumerate(hx):
-                self._expect_rank(state, f"hx[{i}]")
+                self._cell_expect_rank(state, f"hx[{i}]")
         batched, given = input.dim() == 2, hx
         if not batched:
             input = input.unsqueeze(0)
@@ -458,5 +458,5 @@ class LSTMCell(RNNCellBase):
             given = none, none
         elif not batched:
             given = given[0].unsqueeze(0), given[1].unsqueeze(0)
-        h, c = _functions["lstm_cell"](input, given, *self._weights())
+        h, c = _functions["lstm_cell"](input, given, *self._cell_weights())
         return (h, c) if batched else (h.squeeze(0), c.squeeze(0))

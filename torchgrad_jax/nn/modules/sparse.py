@@ -49,7 +49,7 @@ class _Table(Module):
             with no_grad():
                 init.zeros_(self.weight[self.padding_idx])
 
-    def _shown(self, names: tuple[str, ...]) -> str:
+    def _table_shown(self, names: tuple[str, ...]) -> str:
         """The sizes, and of these attributes those that are not the usual ones."""
         usual = {"padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False}
         others = [f"{name}={getattr(self, name)!r}" for name in names if name not in usual or getattr(self, name) != usual[name]]
@@ -87,7 +87,7 @@ class Embedding(_Table):
 
     def extra_repr(self) -> str:
         """See Module."""
-        return self._shown(("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"))
+        return self._table_shown(("padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"))
 
     @classmethod
     def from_pretrained(
@@ -129,7 +129,7 @@ class EmbeddingBag(_Table):
 
     def extra_repr(self) -> str:
         """See Module."""
-        return self._shown(("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx"))
+        return self._table_shown(("max_norm", "norm_type", "scale_grad_by_freq", "mode", "padding_idx"))
 
     @classmethod
     def from_pretrained(

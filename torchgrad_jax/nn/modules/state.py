@@ -13,6 +13,7 @@ from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.replacing import set_data
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.nn.parameter import is_lazy
 from torchgrad_jax.runtime.user_code import warn_user
 
 _EXTRA = "_extra_state"
@@ -138,12 +139,12 @@ class Stateful:
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """Put in what is this module's own."""
-        for name, t in self._state().items():
+        for name, t in self.__state().items():
             destination[prefix + name] = t if keep_vars else t.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + _EXTRA] = self.get_extra_state()
 
-    def _state(self) -> dict[str, Tensor]:
+    def __state(self) -> dict[str, Tensor]:
         buffers = {name: t for name, t in self._buffers.items() if name not in self._non_persistent_buffers_set}
         return {name: t for name, t in (*self._parameters.items(), *buffers.items()) if t is not None}
 
@@ -161,7 +162,7 @@ class Stateful:
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
-        self._load(given, "", metadata, assign, missing, unexpected, errors)
+        self.__load(given, "", metadata, assign, missing, unexpected, errors)
         if strict:
             if unexpected:
                 errors.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
@@ -171,7 +172,7 @@ class Stateful:
             raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(errors)))
         return IncompatibleKeys(missing, unexpected)
 
-    def _load(self, given: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]) -> None:
+    def __load(self, given: Any, prefix: str, metadata: Any, assign: bool, missing: list[str], unexpected: list[str], errors: list[str]) -> None:
         local = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
         if assign:
             local["assign_to_params_buffers"] = True
@@ -179,7 +180,7 @@ class Stateful:
         for name, module in self._modules.items():
             if module is not None:
                 below = f"{prefix}{name}."
-                module._load({k: v for k, v in given.items() if k.startswith(below)}, below, metadata, assign, missing, unexpected, errors)
+                module.__load({k: v for k, v in given.items() if k.startswith(below)}, below, metadata, assign, missing, unexpected, errors)
         keys = IncompatibleKeys(missing, unexpected)
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, keys) is not None:
@@ -196,13 +197,14 @@ class Stateful:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
-        own = self._state()
+        own = self.__state()
         for name, t in own.items():
             if prefix + name not in state_dict:
                 if strict:
                     missing_keys.append(prefix + name)
                 continue
-            self._take(name, t, prefix + name, state_dict[prefix + name], assign, error_msgs)
+            if not is_lazy(t):  # without a shape there is nothing to copy
+                self.__take(name, t, prefix + name, state_dict[prefix + name], assign, error_msgs)
         extra = prefix + _EXTRA
         if type(self).set_extra_state is not Stateful.set_extra_state:
             if extra in state_dict:
@@ -217,7 +219,7 @@ class Stateful:
                 if key.startswith(prefix) and key != extra and name not in (self._modules if dot else own):
                     unexpected_keys.append(key)
 
-    def _take(self, name: str, t: Tensor, key: str, new: Any, assign: bool, errors: list[str]) -> None:
+    def __take(self, name: str, t: Tensor, key: str, new: Any, assign: bool, errors: list[str]) -> None:
         if not isinstance(new, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received {type(new)}'

@@ -39,7 +39,7 @@ class _Layer(Module):
     __constants__ = ["norm_first"]
     activation: Callable[[Tensor], Tensor]
 
-    def _make(
+    def _layer_make(
         self, attentions: tuple[str, ...], d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: Activation,
         layer_norm_eps: float, batch_first: bool, norm_first: bool, bias: bool, factory: dict[str, Any],
     ) -> None:  # fmt: skip
@@ -57,12 +57,12 @@ class _Layer(Module):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
 
-    def _attended(self, attention: Module, dropout: Module, x: Tensor, to: Tensor, *masks: Any) -> Tensor:
+    def _layer_attended(self, attention: Module, dropout: Module, x: Tensor, to: Tensor, *masks: Any) -> Tensor:
         """What attention of `x` to `to` adds. masks: attn_mask, key_padding_mask, is_causal."""
         mask, padding, is_causal = masks
         return dropout(attention(x, to, to, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False)[0])
 
-    def _fed_forward(self, dropout: Module, x: Tensor) -> Tensor:
+    def _layer_fed_forward(self, dropout: Module, x: Tensor) -> Tensor:
         return dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
@@ -108,7 +108,7 @@ class TransformerEncoderLayer(_Layer):
         dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._make(
+        self._layer_make(
             ("self_attn",), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
             {"device": device, "dtype": dtype},
         )  # fmt: skip
@@ -121,7 +121,7 @@ class TransformerEncoderLayer(_Layer):
         """(S, N, d_model), or the other order, or without N, to the same. The masks are those of MultiheadAttention."""
         padding = _added(src_key_padding_mask, "src_key_padding_mask", src, src_mask, "src_mask")
         mask = _added(src_mask, "src_mask", src)
-        if self._takes_kernel(src):
+        if self._layer_takes_kernel(src):
             mask, padding = _blocking(mask), _blocking(padding)
             if _is_as_made(self):
                 heads, gelu = self.self_attn.num_heads, self.activation_relu_or_gelu == 2
@@ -133,15 +133,15 @@ class TransformerEncoderLayer(_Layer):
         x = self.norm1(src + self._sa_block(src, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))
 
-    def _takes_kernel(self, src: Tensor) -> bool:
+    def _layer_takes_kernel(self, src: Tensor) -> bool:
         """Whether PyTorch computes this by its inference kernel."""
         return src.dim() == 3 and not any(_obstacles(self).values()) and asks_no_gradient(self, src)
 
     def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
-        return self._attended(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
+        return self._layer_attended(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self._fed_forward(self.dropout2, x)
+        return self._layer_fed_forward(self.dropout2, x)
 
 
 def _is_as_made(layer: Any) -> bool:
@@ -206,7 +206,7 @@ class TransformerEncoder(_Stack):
         mask = _added(mask, "mask", src)
         after = None
         if padding is not None and mask is None and self.use_nested_tensor and src.dim() == 3 and asks_no_gradient(self, src):
-            after = self._after_the_end(padding != 0)
+            after = self._layer_after_the_end(padding != 0)
             padding = (padding if self.mask_check else src.new_zeros(after.shape)).masked_fill(after, -math.inf)
         made = src
         for layer in self.layers:
@@ -215,7 +215,7 @@ class TransformerEncoder(_Stack):
             made = made.masked_fill(after.unsqueeze(2), 0.0)
         return made if self.norm is None else self.norm(made)
 
-    def _after_the_end(self, masked: Tensor) -> Tensor:
+    def _layer_after_the_end(self, masked: Tensor) -> Tensor:
         """Which positions are masked, if all that are masked are after the end of a sequence; else none. Without mask_check as many at the end as are
         masked."""
         if self.mask_check:
@@ -243,7 +243,7 @@ class TransformerDecoderLayer(_Layer):
         dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self._make(
+        self._layer_make(
             ("self_attn", "multihead_attn"), d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
             {"device": device, "dtype": dtype},
         )  # fmt: skip
@@ -264,15 +264,15 @@ class TransformerDecoderLayer(_Layer):
         return self.norm3(x + self._ff_block(x))
 
     def _sa_block(self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False) -> Tensor:
-        return self._attended(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
+        return self._layer_attended(self.self_attn, self.dropout1, x, x, attn_mask, key_padding_mask, is_causal)
 
     def _mha_block(
         self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:  # fmt: skip
-        return self._attended(self.multihead_attn, self.dropout2, x, mem, attn_mask, key_padding_mask, is_causal)
+        return self._layer_attended(self.multihead_attn, self.dropout2, x, mem, attn_mask, key_padding_mask, is_causal)
 
     def _ff_block(self, x: Tensor) -> Tensor:
-        return self._fed_forward(self.dropout3, x)
+        return self._layer_fed_forward(self.dropout3, x)
 
 
 class TransformerDecoder(_Stack):

@@ -122,14 +122,14 @@ class LRScheduler:
             self._is_initial = False
 
     @contextmanager
-    def _within_step(self) -> Iterator[None]:
+    def _schedule_within_step(self) -> Iterator[None]:
         self._get_lr_called_within_step = True
         try:
             yield
         finally:
             self._get_lr_called_within_step = False
 
-    def _warn_outside_step(self) -> None:
+    def _schedule_warn_outside_step(self) -> None:
         """What `get_lr` begins with: called by users it says something else than they expect."""
         if not self._get_lr_called_within_step:
             warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=3)
@@ -163,7 +163,7 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        with self._within_step():
+        with self._schedule_within_step():
             if epoch is None:
                 self.last_epoch += 1
                 found = self.get_lr()
@@ -171,9 +171,9 @@ class LRScheduler:
                 self.last_epoch = epoch
                 closed = getattr(self, "_get_closed_form_lr", self.get_lr)
                 found = closed()
-        self._set(found)
+        self._schedule_set(found)
 
-    def _set(self, found: Iterable[Any]) -> None:
+    def _schedule_set(self, found: Iterable[Any]) -> None:
         for group, lr in zip(self.optimizer.param_groups, found, strict=True):
             set_rate(group, lr)
         self._last_lr: list[Any] = rates(self.optimizer)

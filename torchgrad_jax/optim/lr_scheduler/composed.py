@@ -15,7 +15,7 @@ class _Composed(LRScheduler):
 
     _schedulers: list[Any]
 
-    def _check(self, schedulers: Sequence[Any], optimizer: Any) -> None:
+    def _schedule_check(self, schedulers: Sequence[Any], optimizer: Any) -> None:
         name = type(self).__name__
         for i, scheduler in enumerate(schedulers):
             if not hasattr(scheduler, "optimizer"):
@@ -50,7 +50,7 @@ class SequentialLR(_Composed):
     def __init__(self, optimizer: Any, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1) -> None:
         if len(schedulers) < 1:
             raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler.")
-        self._check(schedulers, optimizer)
+        self._schedule_check(schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got number of "
@@ -95,7 +95,7 @@ class ChainedScheduler(_Composed):
         if len(schedulers) < 1:
             raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
         optimizer = optimizer or schedulers[0].optimizer
-        self._check(schedulers, optimizer)
+        self._schedule_check(schedulers, optimizer)
         self._schedulers = list(schedulers)
         self.optimizer = optimizer
         self._last_lr = rates(optimizer)

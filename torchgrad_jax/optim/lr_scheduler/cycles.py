@@ -27,7 +27,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
@@ -44,13 +44,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             if epoch < 0:
                 raise ValueError(f"Expected non-negative epoch, but got {epoch}")
-            self._begin_at(epoch)
+            self._schedule_begin_at(epoch)
         self.last_epoch = math.floor(epoch)
-        with self._within_step():
+        with self._schedule_within_step():
             found = self.get_lr()
-        self._set(found)
+        self._schedule_set(found)
 
-    def _begin_at(self, epoch: float) -> None:
+    def _schedule_begin_at(self, epoch: float) -> None:
         self.T_i, self.T_cur = self.T_0, epoch
         if epoch >= self.T_0 and self.T_mult == 1:
             self.T_cur = epoch % self.T_0
@@ -148,7 +148,7 @@ class CyclicLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler. Sets the momentum."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
@@ -239,7 +239,7 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler. Sets the momentum."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         at = self.last_epoch
         if at > self.total_steps:
             raise ValueError(f"Tried to step {at} times. The specified number of total steps is {self.total_steps}")

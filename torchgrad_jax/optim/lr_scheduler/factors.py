@@ -53,7 +53,7 @@ class LambdaLR(_ByFunctions):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
@@ -62,7 +62,7 @@ class MultiplicativeLR(_ByFunctions):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self._is_initial:
             return rates(self.optimizer)
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, rates(self.optimizer), strict=True)]
@@ -77,7 +77,7 @@ class StepLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return rates(self.optimizer)
         return [lr * self.gamma for lr in rates(self.optimizer)]
@@ -95,7 +95,7 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self.last_epoch not in self.milestones:
             return rates(self.optimizer)
         return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in rates(self.optimizer)]
@@ -116,7 +116,7 @@ class ConstantLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self.last_epoch == 0:
             return [lr * self.factor for lr in rates(self.optimizer)]
         if self.last_epoch != self.total_iters:
@@ -142,7 +142,7 @@ class LinearLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in rates(self.optimizer)]
         if self._is_initial or self.last_epoch > self.total_iters:
@@ -165,7 +165,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         return rates(self.optimizer) if self._is_initial else [lr * self.gamma for lr in rates(self.optimizer)]
 
     def _get_closed_form_lr(self) -> list[Any]:
@@ -181,7 +181,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
             return rates(self.optimizer)
         factor = ((1.0 - self.last_epoch / self.total_iters) / (1.0 - (self.last_epoch - 1) / self.total_iters)) ** self.power
@@ -201,7 +201,7 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """See LRScheduler."""
-        self._warn_outside_step()
+        self._schedule_warn_outside_step()
         if self._is_initial:
             return rates(self.optimizer)
         if self._step_count == 1 and self.last_epoch > 0:

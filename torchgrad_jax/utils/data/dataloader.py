@@ -107,7 +107,7 @@ class DataLoader(Generic[_T_co]):
         if batch_sampler is not None:
             batch_size, drop_last = None, False
         if sampler is None:
-            sampler = self._usual_sampler(shuffle, generator)
+            sampler = self.__usual_sampler(shuffle, generator)
         if batch_size is not None and batch_sampler is None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size = batch_size
@@ -122,7 +122,7 @@ class DataLoader(Generic[_T_co]):
         self._iterator = None
         self.check_worker_number_rationality()
 
-    def _usual_sampler(self, shuffle: bool | None, generator: Generator | None) -> Sampler[Any]:
+    def __usual_sampler(self, shuffle: bool | None, generator: Generator | None) -> Sampler[Any]:
         if self._dataset_kind == _DatasetKind.Iterable:
             return _InfiniteConstantSampler()
         source = cast(Any, self.dataset)

@@ -140,17 +140,17 @@ class ChainDataset(IterableDataset[Any]):
         super().__init__()
         self.datasets = datasets
 
-    def _checked(self) -> Iterator[Any]:
+    def __checked(self) -> Iterator[Any]:
         for dataset in self.datasets:
             assert isinstance(dataset, IterableDataset), "ChainDataset only supports IterableDataset"
             yield dataset
 
     def __iter__(self) -> Iterator[Any]:
-        for dataset in self._checked():
+        for dataset in self.__checked():
             yield from dataset
 
     def __len__(self) -> int:
-        return sum([len(dataset) for dataset in self._checked()])
+        return sum([len(dataset) for dataset in self.__checked()])
 
 
 _OVERRIDES = """{} overrides __getitem__ but not __getitems__. When subclassing Subset and overriding __getitem__, you must also override \
