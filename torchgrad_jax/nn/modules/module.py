@@ -19,6 +19,7 @@ from torchgrad_jax.functions.questions import share_memory_
 from torchgrad_jax.lifting.jitting import compile
 from torchgrad_jax.nn.modules.calling import (
     Called,
+    hooks_of_all,
     register_module_backward_hook,
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -296,6 +297,12 @@ def _addindent(s_: str, numSpaces: int) -> str:
 # What an OptimizedModule has of its own when it is set, beside what `Module.__init__` makes.
 _OWN = frozenset(("forward", "_orig_mod"))
 
+_CALLED_TWICE = (
+    "Using `torch.compile(module)` when there are global hooks on modules (e.g., from `register_module_forward_hook`); this will cause the hooks to "
+    "fire an extra time for the `OptimizedModule` created by `torch.compile(module)`. If this causes undesired behavior, please try using "
+    "`module.compile()`, or use the per-module hooks instead"
+)
+
 
 class OptimizedModule(Module):
     """What `torch.compile` makes of a module: one whose only child is that module, `_orig_mod`, and whose `forward` is a compiled call of it.
@@ -316,6 +323,12 @@ class OptimizedModule(Module):
     def training(self) -> bool:  # type: ignore[override] - the same to who reads and sets it
         """Whether the module is in training."""
         return self._modules["_orig_mod"].training
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See Module. Warns where hooks of every module see this one, beside the module that it is made of."""
+        if any(hooks_of_all):
+            warn_user(_CALLED_TWICE)
+        return self._call_impl(*args, **kwargs)
 
     def __optimized__(self, called: Callable[..., Any]) -> OptimizedModule:
         return OptimizedModule(self._modules["_orig_mod"], called)
