@@ -511,6 +511,25 @@ if __name__ == "__main__":
 """
 
 
+ASKING = """
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+print(is_fake(torch.ones(2)), get_proxy_mode(), torch.fx.experimental.proxy_tensor.get_proxy_mode(), torch._C._are_functorch_transforms_active())
+try:
+    make_fx(torch.sin)
+except AttributeError as error:
+    print("make_fx is not available" in str(error))
+"""
+
+
+def test_a_program_may_ask_whether_it_is_being_traced(tmp_path):
+    script = tmp_path / "asking.py"
+    script.write_text(ASKING)
+    done = subprocess.run([sys.executable, "-m", "torchgrad_jax", "run", str(script)], capture_output=True, text=True)
+    assert done.stdout == "False None None False\nTrue\n", done.stderr
+
+
 def test_processes_tell_how_they_ended(tmp_path):
     script = tmp_path / "processes.py"
     script.write_text(PROCESSES)

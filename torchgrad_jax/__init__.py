@@ -123,8 +123,8 @@ from torchgrad_jax.runtime.settings import (  # noqa: E402, F401
 from torchgrad_jax.runtime.user_code import is_warn_always_enabled, set_warn_always  # noqa: E402, F401
 
 globals().update(_lazy.submodules(__name__, (
-    "__config__", "_dynamo", "_inductor", "_jit_internal", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler", "cpu", "cuda",
-    "export", "functional", "hub", "library", "masked", "mps", "multiprocessing", "quasirandom", "return_types", "signal", "testing",
+    "__config__", "_dynamo", "_inductor", "_jit_internal", "_subclasses", "_tensor_str", "_utils", "accelerator", "amp", "backends", "compiler",
+    "cpu", "cuda", "export", "functional", "hub", "library", "masked", "mps", "multiprocessing", "quasirandom", "return_types", "signal", "testing",
     "torch_version", "types", "version", "viz", "xpu",
 )))  # fmt: skip
 globals().update({_name: _lazy.subpackage(__name__, _name) for _name in ("distributed", "fx", "onnx")})

@@ -40,7 +40,7 @@ _NAMESPACES = """
     functional init modules parameter parametrize rnn forward_ad function grad_mode gradcheck graph
     lr_scheduler checkpoint data dlpack hooks profiler_util profiler_legacy itt
     _dynamo _inductor _logging torch_version __config__ _tensor_str benchmark tensorboard deterministic cpp_extension model_zoo collect_env nvtx
-    parallel _jit_internal
+    parallel _jit_internal _subclasses fake_tensor experimental proxy_tensor
 """
 
 

@@ -10,6 +10,7 @@ from torchgrad_jax.fx import _compatibility as _compatibility
 from torchgrad_jax.fx import _pytree as _pytree
 from torchgrad_jax.fx import _symbolic_trace as _symbolic_trace
 from torchgrad_jax.fx import (
+    experimental,
     graph,
     graph_module,
     immutable_collections,
@@ -32,7 +33,7 @@ from torchgrad_jax.fx.subgraph_rewriter import replace_pattern
 from torchgrad_jax.fx.tracing import ProxyableClassMeta, Tracer, symbolic_trace
 
 __all__ = [
-    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "ProxyableClassMeta", "Tracer", "Transformer", "graph", "graph_module",
-    "has_side_effect", "immutable_collections", "interpreter", "map_arg", "node", "operator_schemas", "passes", "proxy", "replace_pattern",
-    "subgraph_rewriter", "symbolic_trace", "traceback", "wrap",
+    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "ProxyableClassMeta", "Tracer", "Transformer", "experimental", "graph",
+    "graph_module", "has_side_effect", "immutable_collections", "interpreter", "map_arg", "node", "operator_schemas", "passes", "proxy",
+    "replace_pattern", "subgraph_rewriter", "symbolic_trace", "traceback", "wrap",
 ]  # fmt: skip
