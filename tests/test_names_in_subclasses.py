@@ -78,6 +78,34 @@ def an_optimizer_and_a_schedule_with_attributes_and_methods_of_these_names(m):
     return found
 
 
+@program
+def a_distribution_with_attributes_of_these_names(m):
+    taken = [
+        "_given",
+        "_fill",
+        "_carried",
+        "_rank",
+        "_ranks",
+        "_tables",
+        "_checked",
+        "_check_parameters",
+        "_standing_for_given",
+        "_normalizer",
+        "_standardized",
+        "_noise",
+        "_turned",
+    ]
+    found, d = [], m.distributions
+    for base, args in ((d.Normal, (m.zeros(3), m.ones(3))), (d.Categorical, (m.ones(3),)), (d.MultivariateNormal, (m.zeros(2), m.eye(2)))):
+        own = type("Own", (base,), dict.fromkeys(taken))(*args)
+        for name in taken:
+            setattr(own, name, 3)
+        m.manual_seed(0)
+        x = own.sample()
+        found += [x, own.log_prob(x), own.entropy(), d.kl_divergence(own, own), base.expand(own, (2,), base(*args)).batch_shape]
+    return found
+
+
 # What names of ours begin with in classes that programs derive others from: mangled ones, and those of families that override each other's.
 _OURS = r"_(rule|schedule|rnn|cell|list|layer|lazy|norm|pad|softmax|spatial|table|[A-Z][A-Za-z]*_)_"
 

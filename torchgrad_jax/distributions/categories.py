@@ -33,7 +33,7 @@ class Categorical(Distribution):
         if value.dim() < 1:
             raise ValueError(f"`{name}` parameter must be at least one-dimensional.")
         normalized = value / value.sum(-1, keepdim=True) if name == "probs" else value - value.logsumexp(-1, keepdim=True)
-        self._given(validate_args, **{name: normalized})
+        self._law_given(validate_args, **{name: normalized})
 
     @C.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -59,7 +59,7 @@ class Categorical(Distribution):
             return categories(self.probs, Size(sample_shape).numel(), self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        index, logs = self._checked(value).long().unsqueeze(-1), self.logits
+        index, logs = self._law_checked(value).long().unsqueeze(-1), self.logits
         if index.shape[:-1] != logs.shape[:-1]:
             index, logs = torchgrad_jax.broadcast_tensors(index, logs)  # may be what only behaves like a tensor
             index = index[..., :1]
@@ -79,7 +79,7 @@ class _OfCategories(Distribution):
     """What has the parameters of a `Categorical`, one event being a vector with an entry for each category."""
 
     arg_constraints = Categorical.arg_constraints
-    _carried = ("_categorical",)
+    _law_carried = ("_categorical",)
     _categorical: Categorical
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
@@ -115,7 +115,7 @@ class OneHotCategorical(_OfCategories):
         return self._vectors(self._categorical.sample(Size(sample_shape))).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self._categorical.log_prob(self._checked(value).argmax(-1))
+        return self._categorical.log_prob(self._law_checked(value).argmax(-1))
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
@@ -138,7 +138,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 class Multinomial(_OfCategories):
     """How often each category is chosen in `total_count` choices."""
 
-    _carried = ("_categorical", "total_count")
+    _law_carried = ("_categorical", "total_count")
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         if not isinstance(total_count, int):
@@ -162,7 +162,7 @@ class Multinomial(_OfCategories):
         return counts.scatter_add(-1, chosen.movedim(0, -1), counts.new_ones(()).expand(chosen.movedim(0, -1).shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        logits, x = torchgrad_jax.broadcast_tensors(self.logits, self._checked(value))
+        logits, x = torchgrad_jax.broadcast_tensors(self.logits, self._law_checked(value))
         logs = logits.masked_fill((x == 0) & (logits == -float("inf")), 0.0)
         return (x.sum(-1) + 1).lgamma() - (x + 1).lgamma().sum(-1) + (x * logs).sum(-1)
 

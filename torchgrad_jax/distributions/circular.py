@@ -22,7 +22,7 @@ class VonMises(Distribution):
     support = C.real
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, loc=loc, concentration=concentration)
+        self._law_given(validate_args, loc=loc, concentration=concentration)
 
     mean: Any = property(lambda self: self.loc)
     mode: Any = property(lambda self: self.loc)
@@ -31,7 +31,7 @@ class VonMises(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         k = self.concentration
         log_bessel = call("special_i0e", k).log() + k
-        return k * (self._checked(value) - self.loc).cos() - math.log(2 * math.pi) - log_bessel
+        return k * (self._law_checked(value) - self.loc).cos() - math.log(2 * math.pi) - log_bessel
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """By rejection from a wrapped Cauchy distribution (Best & Fisher, "Efficient simulation of the von Mises distribution", 1979), in float64.

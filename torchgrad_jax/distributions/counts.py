@@ -33,7 +33,7 @@ class _Trials(Distribution):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         name, value = the_given(probs=probs, logits=logits)
-        self._given(validate_args, **{name: value})
+        self._law_given(validate_args, **{name: value})
 
     @property
     def _param(self) -> Tensor:
@@ -45,7 +45,7 @@ class _Trials(Distribution):
         return self._param.size()
 
     def _log_odds_and_value(self, value: Any) -> tuple[Tensor, Tensor]:
-        x = self._checked(value)  # before the log-odds are computed, which would show them in what is raised
+        x = self._law_checked(value)  # before the log-odds are computed, which would show them in what is raised
         logits, x = broadcast_tensors(*tensors(self.logits, x))
         return logits, x
 
@@ -123,7 +123,7 @@ class Geometric(_Trials):
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x, p = broadcast_tensors(self._checked(value), self.probs)
+        x, p = broadcast_tensors(self._law_checked(value), self.probs)
         # 0 failures are certain where success is.
         fails = (-p.masked_fill((p == 1) & (x == 0), 0.0)).log1p()
         return x * fails + self.probs.log()
@@ -142,7 +142,7 @@ class Binomial(_Trials):
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         name, value = the_given(probs=probs, logits=logits)
         count, value = broadcast_tensors(*tensors(total_count, value))
-        self._given(validate_args, total_count=count.type_as(value), **{name: value})
+        self._law_given(validate_args, total_count=count.type_as(value), **{name: value})
 
     @C.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
@@ -158,7 +158,7 @@ class Binomial(_Trials):
             return binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x, n, logits = self._checked(value), self.total_count, self.logits
+        x, n, logits = self._law_checked(value), self.total_count, self.logits
         ways = (n + 1).lgamma() - (x + 1).lgamma() - (n - x + 1).lgamma()
         return ways + x * logits - n * _log_one_plus_exp(logits)
 
@@ -188,7 +188,7 @@ class NegativeBinomial(_Trials):
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         name, value = the_given(probs=probs, logits=logits)
         count, value = broadcast_tensors(*tensors(total_count, value))
-        self._given(validate_args, total_count=count.type_as(value), **{name: value})
+        self._law_given(validate_args, total_count=count.type_as(value), **{name: value})
 
     mean: Any = property(lambda self: self.total_count * self.logits.exp())
     mode: Any = property(lambda self: ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0))
@@ -200,7 +200,7 @@ class NegativeBinomial(_Trials):
             return poisson(rates.sample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x, n = self._checked(value), self.total_count
+        x, n = self._law_checked(value), self.total_count
         certain = (n + x == 0).to(n.dtype)  # nothing has to fail: nothing succeeds, with probability 1
         ways = (n + x + certain).lgamma() - (n + certain).lgamma() - (1 + x).lgamma()
         return ways - n * softplus(self.logits) - x * softplus(-self.logits)
@@ -213,7 +213,7 @@ class Poisson(ExponentialFamily):
     support = C.nonnegative_integer
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, rate=rate)
+        self._law_given(validate_args, rate=rate)
 
     mean: Any = property(lambda self: self.rate)
     mode: Any = property(lambda self: self.rate.floor())
@@ -224,7 +224,7 @@ class Poisson(ExponentialFamily):
             return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        rate, x = broadcast_tensors(*tensors(self.rate, self._checked(value)))
+        rate, x = broadcast_tensors(*tensors(self.rate, self._law_checked(value)))
         return x.xlogy(rate) - rate - (1 + x).lgamma()
 
     @property
@@ -242,7 +242,7 @@ class ContinuousBernoulli(_Trials, ExponentialFamily):
 
     support = C.unit_interval
     has_rsample = True
-    _carried = ("_lims",)
+    _law_carried = ("_lims",)
     _mean_carrier_measure = 0
 
     def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None) -> None:
@@ -254,7 +254,7 @@ class ContinuousBernoulli(_Trials, ExponentialFamily):
                 raise ValueError("The parameter probs has invalid values")
             value = clamp_probs(value)
         self._lims = lims
-        self._given(validate_args, **{name: value})
+        self._law_given(validate_args, **{name: value})
 
     @property
     def _near(self) -> Tensor:
@@ -302,7 +302,7 @@ class ContinuousBernoulli(_Trials, ExponentialFamily):
         return x * logits - _log_one_plus_exp(logits) + self._log_constant()
 
     def cdf(self, value: Tensor) -> Tensor:
-        x, p = self._checked(value), self._apart
+        x, p = self._law_checked(value), self._apart
         exact = (p.pow(x) * (1 - p).pow(1 - x) + p - 1) / (2 * p - 1)
         inner = where(self._near, x, exact)
         return where(x <= 0, 0.0, where(x >= 1, 1.0, inner))

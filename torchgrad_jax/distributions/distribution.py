@@ -33,7 +33,7 @@ class Distribution:
     """A probability distribution over events of shape `event_shape`; a batch of them, of shape `batch_shape`.
 
     A subclass lists its parameters in `arg_constraints`: the name of each and where it may lie. The last `event_dim` dimensions of the
-    constraint belong to one distribution, those before are the batch. What follows from the list is here: broadcasting (`_given`), checks, `expand`,
+    constraint belong to one distribution, those before are the batch. From the list follow broadcasting (`_law_given`), checks, `expand`,
     `repr`.
 
     Args:
@@ -45,11 +45,11 @@ class Distribution:
     has_enumerate_support: Any = False
     _validate_args: bool = __debug__
     # Event dimensions of the parameters, where `arg_constraints` can be told of objects only.
-    _ranks: ClassVar[dict[str, int]] = {}
+    _law_ranks: ClassVar[dict[str, int]] = {}
     # Attributes, beside the parameters, that a copy of another batch shape has too. Distributions among them are expanded.
-    _carried: ClassVar[tuple[str, ...]] = ()
+    _law_carried: ClassVar[tuple[str, ...]] = ()
     # Parameters that were given, though others are kept, of which they are computed.
-    _standing_for_given: ClassVar[tuple[str, ...]] = ()
+    _law_standing_for_given: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -67,15 +67,15 @@ class Distribution:
         if validate_args is not None:
             self._validate_args = validate_args
         if self._validate_args:
-            self._check_parameters()
+            self._law_check_parameters()
         super().__init__()
 
     # ------------------------------------------------------------------ parameters
 
-    def _given(self, validate_args: bool | None, event: tuple[str, int] | None = None, /, **parameters: Any) -> None:
+    def _law_given(self, validate_args: bool | None, event: tuple[str, int] | None = None, /, **parameters: Any) -> None:
         """Take the parameters: make their batches one, keep them as attributes, then initialize. `event` names the parameter that has the event, and
         says of how many dimensions that is."""
-        ranks = {name: self._rank(name) for name in parameters}
+        ranks = {name: self._law_rank(name) for name in parameters}
         values = dict(zip(parameters, tensors(*parameters.values()), strict=True))
         if len(values) == 1:
             [(name, value)] = values.items()
@@ -91,10 +91,10 @@ class Distribution:
 
     @classmethod
     @cache
-    def _tables(cls) -> dict[str, Any]:
+    def _law_tables(cls) -> dict[str, Any]:
         """The constraints of all parameters, those that a subclass does not list again too. Those told of objects only are None.
         Asked once of each class, as long as the process lives."""
-        found: dict[str, Any] = dict.fromkeys(cls._ranks)
+        found: dict[str, Any] = dict.fromkeys(cls._law_ranks)
         for kind in reversed(cls.__mro__):
             table = vars(kind).get("arg_constraints")
             if isinstance(table, dict):
@@ -102,12 +102,12 @@ class Distribution:
         return found
 
     @classmethod
-    def _rank(cls, name: str) -> int:
+    def _law_rank(cls, name: str) -> int:
         """How many of a parameter's last dimensions belong to one distribution."""
-        region = cls._tables()[name]
-        return cls._ranks[name] if region is None else region.event_dim
+        region = cls._law_tables()[name]
+        return cls._law_ranks[name] if region is None else region.event_dim
 
-    def _check_parameters(self) -> None:
+    def _law_check_parameters(self) -> None:
         try:
             table = self.arg_constraints
         except NotImplementedError:
@@ -117,7 +117,7 @@ class Distribution:
             )
             return
         # What follows from another parameter is computed only when it is asked for: what is checked was given, or stands for what was.
-        given = {**vars(self), **{name: getattr(self, name) for name in self._standing_for_given}}
+        given = {**vars(self), **{name: getattr(self, name) for name in self._law_standing_for_given}}
         asked = [(name, c, given[name]) for name, c in table.items() if name in given and not C.is_dependent(c)]
         answers = {name: _is_all_true(c.check(value)) for name, c, value in asked if not c.holds(value)}
         if not answers or _looked_at(list(answers.values())):
@@ -151,18 +151,18 @@ class Distribution:
         `_instance` is for subclasses with an `__init__` of their own: an object, made by `_get_checked_instance`, to be filled. Raises
         NotImplementedError where a subclass has one, and does not redefine `expand`."""
         made = self._get_checked_instance(_of_library(type(self)), _instance)
-        self._fill(made, Size(batch_shape))
+        self._law_fill(made, Size(batch_shape))
         return made
 
-    def _fill(self, made: Any, batch: Size) -> None:
+    def _law_fill(self, made: Any, batch: Size) -> None:
         """Let `made`, not initialized, be this distribution with another batch shape."""
         mine = vars(self)
-        names = [name for name in self._tables() if name in mine]
-        if not names and not self._carried:
+        names = [name for name in self._law_tables() if name in mine]
+        if not names and not self._law_carried:
             raise NotImplementedError
         for name in names:
-            vars(made).setdefault(name, _with_batch(mine[name], batch, self._rank(name)))
-        for name in self._carried:
+            vars(made).setdefault(name, _with_batch(mine[name], batch, self._law_rank(name)))
+        for name in self._law_carried:
             value = getattr(self, name)
             setattr(made, name, value.expand(batch) if isinstance(value, Distribution) else value)
         Distribution.__init__(made, batch, self._event_shape, validate_args=False)
@@ -228,7 +228,7 @@ class Distribution:
 
     # ------------------------------------------------------------------ values
 
-    def _checked(self, value: Any) -> Any:
+    def _law_checked(self, value: Any) -> Any:
         """The value, after it was checked where that is wanted."""
         if self._validate_args:
             self._validate_sample(value)
@@ -291,7 +291,7 @@ class ExponentialFamily(Distribution):
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def _normalizer(self) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+    def _law_normalizer(self) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """F, theta and the means of t."""
         with enable_grad():
             theta = tuple(p.detach().requires_grad_() for p in self._natural_params)
@@ -300,5 +300,5 @@ class ExponentialFamily(Distribution):
 
     def entropy(self) -> Tensor:
         carried = self._mean_carrier_measure
-        value, theta, means = self._normalizer()
+        value, theta, means = self._law_normalizer()
         return value - carried - sum(sum_rightmost(t * m, t.dim() - value.dim()) for t, m in zip(theta, means, strict=True))

@@ -27,7 +27,7 @@ class Gamma(ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, concentration=concentration, rate=rate)
+        self._law_given(validate_args, concentration=concentration, rate=rate)
 
     mean: Any = property(lambda self: self.concentration / self.rate)
     mode: Any = property(lambda self: ((self.concentration - 1) / self.rate).clamp(min=0))
@@ -40,12 +40,12 @@ class Gamma(ExponentialFamily):
         return numbers + (numbers.detach().clamp(min=finfo(numbers.dtype).tiny) - numbers.detach())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = self._checked(tensors(value, self.rate)[0])
+        x = self._law_checked(tensors(value, self.rate)[0])
         a, b = self.concentration, self.rate
         return a.xlogy(b) + (a - 1).xlogy(x) - b * x - a.lgamma()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return self.concentration.igamma(self.rate * self._checked(value))
+        return self.concentration.igamma(self.rate * self._law_checked(value))
 
     def entropy(self) -> Tensor:
         a = self.concentration
@@ -63,7 +63,7 @@ class Chi2(Gamma):
     """Chi-square distributions: sums of squares of `df` standard normal numbers."""
 
     arg_constraints = {"df": C.positive}
-    _standing_for_given = ("df",)
+    _law_standing_for_given = ("df",)
 
     def __init__(self, df: Any, validate_args: bool | None = None) -> None:
         super().__init__(0.5 * df, 0.5, validate_args)
@@ -80,7 +80,7 @@ class Exponential(ExponentialFamily):
     _mean_carrier_measure = 0
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, rate=rate)
+        self._law_given(validate_args, rate=rate)
 
     mean: Any = property(lambda self: self.rate.reciprocal())
     stddev: Any = property(lambda self: self.rate.reciprocal())
@@ -91,10 +91,10 @@ class Exponential(ExponentialFamily):
         return self.rate.new_empty(self._extended_shape(sample_shape)).exponential_() / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return self.rate.log() - self.rate * self._checked(value)
+        return self.rate.log() - self.rate * self._law_checked(value)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return -(-self.rate * self._checked(value)).expm1()
+        return -(-self.rate * self._law_checked(value)).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         return -(-value).log1p() / self.rate
@@ -118,7 +118,7 @@ class FisherSnedecor(Distribution):
     has_rsample = True
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, df1=df1, df2=df2)
+        self._law_given(validate_args, df1=df1, df2=df2)
 
     @property
     def mean(self) -> Tensor:
@@ -143,7 +143,7 @@ class FisherSnedecor(Distribution):
         return (above / below.clamp(min=tiny)).clamp(min=tiny)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = self._checked(value)
+        x = self._law_checked(value)
         a, b, odds = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
         log_beta = a.lgamma() + b.lgamma() - (a + b).lgamma()
         return a * odds.log() + (a - 1) * x.log() - (a + b) * (odds * x).log1p() - log_beta
@@ -184,7 +184,7 @@ class Dirichlet(ExponentialFamily):
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
         if concentration.dim() < 1:
             raise ValueError("`concentration` parameter must be at least one-dimensional.")
-        self._given(validate_args, ("concentration", 1), concentration=concentration)
+        self._law_given(validate_args, ("concentration", 1), concentration=concentration)
 
     _total: Any = property(lambda self: self.concentration.sum(-1, keepdim=True))
     mean: Any = property(lambda self: self.concentration / self._total)
@@ -203,7 +203,7 @@ class Dirichlet(ExponentialFamily):
 
     def log_prob(self, value: Tensor) -> Tensor:
         a = self.concentration
-        return (a - 1).xlogy(self._checked(value)).sum(-1) - self._log_normalizer(a)
+        return (a - 1).xlogy(self._law_checked(value)).sum(-1) - self._log_normalizer(a)
 
     def entropy(self) -> Tensor:
         a, total = self.concentration, self._total
@@ -228,7 +228,7 @@ class Beta(ExponentialFamily):
     arg_constraints = {"concentration1": C.positive, "concentration0": C.positive}
     support = C.unit_interval
     has_rsample = True
-    _carried = ("_dirichlet",)
+    _law_carried = ("_dirichlet",)
 
     def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
         both = stack(broadcast_tensors(*tensors(concentration1, concentration0)), -1)
@@ -245,7 +245,7 @@ class Beta(ExponentialFamily):
         return self._dirichlet.rsample(sample_shape)[..., 0]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = self._checked(value)
+        x = self._law_checked(value)
         return self._dirichlet.log_prob(stack((x, 1 - x), -1))
 
     def entropy(self) -> Tensor:

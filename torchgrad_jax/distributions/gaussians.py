@@ -57,12 +57,12 @@ class Covariances(Distribution):
 
     # The factor of the matrix as it was given: one serves a whole batch of means. Subclasses of programs may have a property in its place.
     _unbroadcasted_scale_tril: Any
-    _carried = ("_unbroadcasted_scale_tril",)
-    covariance_matrix: Any = lazy_property(lambda self: self._of_batch(product_of_factor(self._unbroadcasted_scale_tril)))
-    precision_matrix: Any = lazy_property(lambda self: self._of_batch(inverse_of_factor(self._unbroadcasted_scale_tril)))
-    scale_tril: Any = lazy_property(lambda self: self._of_batch(self._unbroadcasted_scale_tril))
+    _law_carried = ("_unbroadcasted_scale_tril",)
+    covariance_matrix: Any = lazy_property(lambda self: self._law_of_batch(product_of_factor(self._unbroadcasted_scale_tril)))
+    precision_matrix: Any = lazy_property(lambda self: self._law_of_batch(inverse_of_factor(self._unbroadcasted_scale_tril)))
+    scale_tril: Any = lazy_property(lambda self: self._law_of_batch(self._unbroadcasted_scale_tril))
 
-    def _of_batch(self, matrix: Tensor) -> Tensor:
+    def _law_of_batch(self, matrix: Tensor) -> Tensor:
         return matrix.expand(self._batch_shape + matrix.shape[-2:])
 
     @staticmethod
@@ -75,7 +75,7 @@ class Covariances(Distribution):
         return name, value
 
     @staticmethod
-    def _factor_of(name: str, matrix: Tensor) -> Tensor:
+    def _law_factor_of(name: str, matrix: Tensor) -> Tensor:
         """The lower Cholesky factor of the covariance, of the matrix that is called `name`."""
         if name == "scale_tril":
             return matrix
@@ -100,8 +100,8 @@ class MultivariateNormal(Covariances):
             "scale_tril matrix",
             covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril,
         )  # fmt: skip
-        self._given(validate_args, ("loc", 1), **{"loc": loc, name: matrix})
-        self._unbroadcasted_scale_tril = self._factor_of(name, matrix)
+        self._law_given(validate_args, ("loc", 1), **{"loc": loc, name: matrix})
+        self._unbroadcasted_scale_tril = self._law_factor_of(name, matrix)
 
     mean: Any = property(lambda self: self.loc)
     mode: Any = property(lambda self: self.loc)
@@ -112,7 +112,7 @@ class MultivariateNormal(Covariances):
         return self.loc + _batch_mv(self._unbroadcasted_scale_tril, z)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        distance = squared_distances(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        distance = squared_distances(self._unbroadcasted_scale_tril, self._law_checked(value) - self.loc)
         return -(distance + self._event_shape[0] * math.log(2 * math.pi)) / 2 - log_det_of_factor(self._unbroadcasted_scale_tril)
 
     def entropy(self) -> Tensor:
@@ -128,7 +128,7 @@ class LowRankMultivariateNormal(Distribution):
     arg_constraints = {"loc": C.real_vector, "cov_factor": C.independent(C.real, 2), "cov_diag": C.independent(C.positive, 1)}
     support = C.real_vector
     has_rsample = True
-    _carried = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
+    _law_carried = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
         if loc.dim() < 1:
@@ -141,7 +141,7 @@ class LowRankMultivariateNormal(Distribution):
         if cov_diag.shape[-1] != n:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {Size((n,))}")
         try:
-            self._given(validate_args, ("loc", 1), loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
+            self._law_given(validate_args, ("loc", 1), loc=loc, cov_factor=cov_factor, cov_diag=cov_diag)
         except RuntimeError as mismatch:
             raise ValueError(f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}") from mismatch
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
@@ -184,7 +184,7 @@ class LowRankMultivariateNormal(Distribution):
         return self.loc + _batch_mv(w, along) + self._unbroadcasted_cov_diag.sqrt() * beside
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = self._checked(value) - self.loc
+        x = self._law_checked(value) - self.loc
         distance = low_rank_distance(self, x)
         return -(distance + self._event_shape[0] * math.log(2 * math.pi) + low_rank_log_det(self)) / 2
 

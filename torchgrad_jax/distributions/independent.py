@@ -37,7 +37,7 @@ class Independent(Distribution, Generic[D]):
         base = self.base_dist.support
         return C.independent(base, self.reinterpreted_batch_ndims) if self.reinterpreted_batch_ndims else base
 
-    def _fill(self, made: Any, batch: Size) -> None:
+    def _law_fill(self, made: Any, batch: Size) -> None:
         joined = self._event_shape[: self.reinterpreted_batch_ndims]
         made.base_dist = self.base_dist.expand(batch + joined)
         made.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims

@@ -74,7 +74,7 @@ def _bregman(p: Any, q: Any) -> Tensor:
     if type(p) is not type(q):
         gap = " " * 28
         raise NotImplementedError(f"The cross KL-divergence between different exponential families cannot {gap}be computed using Bregman divergences")
-    value, thetas, means = p._normalizer()
+    value, thetas, means = p._law_normalizer()
     others = q._natural_params
     terms = zip(thetas, means, others, strict=True)
     tangent = sum(sum_rightmost((other - theta) * mean, theta.dim() - value.dim()) for theta, mean, other in terms)

@@ -24,15 +24,15 @@ class _Located(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, loc=loc, scale=scale)
+        self._law_given(validate_args, loc=loc, scale=scale)
 
     mean: Any = property(lambda self: self.loc)
     mode: Any = property(lambda self: self.loc)
 
-    def _standardized(self, value: Any) -> Tensor:
+    def _law_standardized(self, value: Any) -> Tensor:
         return (value - self.loc) / self.scale
 
-    def _noise(self, sample_shape: Any) -> Tensor:
+    def _law_noise(self, sample_shape: Any) -> Tensor:
         """Memory for random numbers of the samples' shape."""
         return self.loc.new_empty(self._extended_shape(sample_shape))
 
@@ -50,14 +50,14 @@ class Normal(_Located, ExponentialFamily):
             return normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + self._noise(sample_shape).normal_() * self.scale
+        return self.loc + self._law_noise(sample_shape).normal_() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._standardized(self._checked(value))
+        z = self._law_standardized(self._law_checked(value))
         return -(z.square() + _LOG_2PI) / 2 - self.scale.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return (self._standardized(self._checked(value)) / math.sqrt(2)).erf() / 2 + 0.5
+        return (self._law_standardized(self._law_checked(value)) / math.sqrt(2)).erf() / 2 + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + math.sqrt(2) * self.scale * (2 * value - 1).erfinv()
@@ -82,14 +82,14 @@ class Laplace(_Located):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         # Uniform numbers above -1: the logarithm is finite.
-        u = self._noise(sample_shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
+        u = self._law_noise(sample_shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
         return self.loc - (-u.abs()).log1p() * u.sign() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -self._standardized(self._checked(value)).abs() - (2 * self.scale).log()
+        return -self._law_standardized(self._law_checked(value)).abs() - (2 * self.scale).log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        z = self._standardized(self._checked(value))
+        z = self._law_standardized(self._law_checked(value))
         return 0.5 - z.sign() * (-z.abs()).expm1() / 2
 
     def icdf(self, value: Tensor) -> Tensor:
@@ -107,14 +107,14 @@ class Cauchy(_Located):
     variance: Any = property(lambda self: self.loc.new_full(self._extended_shape(), math.inf))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + self._noise(sample_shape).cauchy_() * self.scale
+        return self.loc + self._law_noise(sample_shape).cauchy_() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._standardized(self._checked(value))
+        z = self._law_standardized(self._law_checked(value))
         return -(math.pi * self.scale).log() - z.square().log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return self._standardized(self._checked(value)).atan() / math.pi + 0.5
+        return self._law_standardized(self._law_checked(value)).atan() / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.loc + (math.pi * (value - 0.5)).tan() * self.scale
@@ -129,7 +129,7 @@ class StudentT(_Located):
     arg_constraints = {"df": C.positive, "loc": C.real, "scale": C.positive}
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
-        self._given(validate_args, df=df, loc=loc, scale=scale)
+        self._law_given(validate_args, df=df, loc=loc, scale=scale)
 
     mean = property(lambda self: where(self.df > 1, self.loc, math.nan))
 
@@ -139,13 +139,13 @@ class StudentT(_Located):
         return where(self.df > 2, finite, where(self.df > 1, math.inf, math.nan).to(finite.dtype))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        z = self._noise(sample_shape).normal_()
+        z = self._law_noise(sample_shape).normal_()
         half = (self.df / 2).expand(z.shape)
         chi_square = (_standard_gamma(half) / 0.5).clamp(min=finfo(z.dtype).tiny)
         return self.loc + z / (chi_square / self.df).sqrt() * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = self._standardized(self._checked(value))
+        z = self._law_standardized(self._law_checked(value))
         half = self.df / 2
         log_beta = half.lgamma() + math.lgamma(0.5) - (half + 0.5).lgamma()
         return -(half + 0.5) * (z.square() / self.df).log1p() - log_beta - self.df.log() / 2 - self.scale.log()
@@ -160,10 +160,10 @@ class Uniform(Distribution):
     """Uniform distributions on [`low`, `high`)."""
 
     has_rsample = True
-    _ranks = {"low": 0, "high": 0}
+    _law_ranks = {"low": 0, "high": 0}
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, low=low, high=high)
+        self._law_given(validate_args, low=low, high=high)
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -183,12 +183,12 @@ class Uniform(Distribution):
         return self.low + self.low.new_empty(self._extended_shape(sample_shape)).uniform_() * self._width
 
     def log_prob(self, value: Tensor) -> Tensor:
-        self._checked(value)
+        self._law_checked(value)
         within = (value >= self.low) & (value < self.high)
         return within.to(self.low.dtype).log() - self._width.log()
 
     def cdf(self, value: Tensor) -> Tensor:
-        return ((self._checked(value) - self.low) / self._width).clamp(0, 1)
+        return ((self._law_checked(value) - self.low) / self._width).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         return self.low + value * self._width

@@ -27,7 +27,7 @@ class Wishart(Covariances, ExponentialFamily):
     support = C.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _ranks = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "df": 0}
+    _law_ranks = {"covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "df": 0}
 
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None, validate_args: bool | None = None
@@ -41,10 +41,10 @@ class Wishart(Covariances, ExponentialFamily):
         n = matrix.shape[-1]
         if df.le(n - 1).any():
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
-        self._given(validate_args, (name, 2), **{name: matrix, "df": df})
+        self._law_given(validate_args, (name, 2), **{name: matrix, "df": df})
         if self.df.lt(n).any():
             warn_user("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.")
-        self._unbroadcasted_scale_tril = self._factor_of(name, matrix)
+        self._unbroadcasted_scale_tril = self._law_factor_of(name, matrix)
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Wishart(Covariances, ExponentialFamily):
         return factor @ factor.mT
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x, n = self._checked(value), self._n
+        x, n = self._law_checked(value), self._n
         half = self.df / 2
         factor, scattered = broadcast_tensors(self._unbroadcasted_scale_tril, x)
         scatter = cholesky_solve(scattered, factor).diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -117,7 +117,7 @@ class LKJCholesky(Distribution):
 
     arg_constraints = {"concentration": C.positive}
     support = C.corr_cholesky
-    _carried = ("dim",)
+    _law_carried = ("dim",)
 
     def __init__(self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None) -> None:
         if dim < 2:
@@ -125,7 +125,7 @@ class LKJCholesky(Distribution):
         self.dim = dim
         (eta,) = tensors(concentration)
         self._squared_lengths(eta, validate_args)
-        self._given(validate_args, concentration=eta)
+        self._law_given(validate_args, concentration=eta)
         self._event_shape = Size((dim, dim))
 
     def _squared_lengths(self, eta: Tensor, validate_args: bool | None = None) -> Beta:
@@ -148,7 +148,7 @@ class LKJCholesky(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         n, eta = self.dim, self.concentration
-        diagonal = self._checked(value).diagonal(dim1=-1, dim2=-2)[..., 1:]
+        diagonal = self._law_checked(value).diagonal(dim1=-1, dim2=-2)[..., 1:]
         powers = 2 * (eta - 1).unsqueeze(-1) + n - arange(2, n + 1, device=diagonal.device)
         alpha = eta + (n - 1) / 2
         normalizer = (n - 1) / 2 * math.log(math.pi) + (alpha - 0.5).mvlgamma(n - 1) - (n - 1) * alpha.lgamma()

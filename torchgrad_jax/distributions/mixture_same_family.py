@@ -36,7 +36,7 @@ class MixtureSameFamily(Distribution):
     mixture_distribution: Any = property(lambda self: self._mixture_distribution)
     component_distribution: Any = property(lambda self: self._component_distribution)
 
-    def _fill(self, made: Any, batch: Size) -> None:
+    def _law_fill(self, made: Any, batch: Size) -> None:
         components = self._component_distribution
         made._component_distribution = components.expand(batch + components.batch_shape[-1:])
         made._mixture_distribution = self._mixture_distribution.expand(batch)
@@ -66,15 +66,15 @@ class MixtureSameFamily(Distribution):
         return self._mixed(parts.variance) + self._mixed((parts.mean - self.mean.unsqueeze(self._dim)).square())
 
     def cdf(self, x: Tensor) -> Tensor:
-        each = self._component_distribution.cdf(self._checked_for_each(x))
+        each = self._component_distribution.cdf(self._law_checked_for_each(x))
         return (each * self._mixture_distribution.probs).sum(-1)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        each = self._component_distribution.log_prob(self._checked_for_each(x))
+        each = self._component_distribution.log_prob(self._law_checked_for_each(x))
         return (each + self._mixture_distribution.logits.log_softmax(-1)).logsumexp(-1)
 
-    def _checked_for_each(self, value: Tensor) -> Tensor:
-        return self._checked(value).unsqueeze(self._dim)
+    def _law_checked_for_each(self, value: Tensor) -> Tensor:
+        return self._law_checked(value).unsqueeze(self._dim)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():

@@ -68,11 +68,11 @@ class _Folded(_OfBase):
     mode: Any = property(lambda self: self.scale * 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = self._checked(value)
+        x = self._law_checked(value)
         return where(x >= 0, math.log(2) + self.base_dist.log_prob(x), -_INF)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base_dist.cdf(self._checked(value)) - 1
+        return 2 * self.base_dist.cdf(self._law_checked(value)) - 1
 
     def icdf(self, prob: Tensor) -> Tensor:
         return self.base_dist.icdf(0.5 + prob / 2)
@@ -143,7 +143,7 @@ class _Built(TransformedDistribution):
         vars(self).update(zip(parameters, broadcast_all(*parameters.values()), strict=True))
         TransformedDistribution.__init__(self, *self._build(), validate_args)
 
-    def _fill(self, made: Any, batch: Size) -> None:
+    def _law_fill(self, made: Any, batch: Size) -> None:
         for name in type(self).arg_constraints:
             vars(made).setdefault(name, vars(self)[name].expand(batch))
         made._validate_args = False
@@ -169,7 +169,7 @@ class Gumbel(_Built):
         return base, [log, AffineTransform(0, -one), log, AffineTransform(self.loc, -self.scale)]
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (self._law_checked(value) - self.loc) / self.scale
         return -z - (-z).exp() - self.scale.log()
 
     mean: Any = property(lambda self: self.loc + euler_constant * self.scale)
@@ -288,7 +288,7 @@ class GeneralizedPareto(Distribution):
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
-        self._given(validate_args, loc=loc, scale=scale, concentration=concentration)
+        self._law_given(validate_args, loc=loc, scale=scale, concentration=concentration)
 
     @C.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
@@ -310,11 +310,11 @@ class GeneralizedPareto(Distribution):
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """The logarithm of the probability of more than `value`."""
-        return self._log_survival(self._checked(value))
+        return self._log_survival(self._law_checked(value))
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """The logarithm of `cdf`."""
-        return (-self._log_survival(self._checked(value)).exp()).log1p()
+        return (-self._log_survival(self._law_checked(value)).exp()).log1p()
 
     def cdf(self, value: Tensor) -> Tensor:
         return self.log_cdf(value).exp()
@@ -327,7 +327,7 @@ class GeneralizedPareto(Distribution):
         return self.icdf(rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        z = (self._checked(value) - self.loc) / self.scale
+        z = (self._law_checked(value) - self.loc) / self.scale
         return where(self._exponential, -z, -(1 + 1 / self._shape) * (self._shape * z).log1p()) - self.scale.log()
 
     @property

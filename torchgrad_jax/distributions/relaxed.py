@@ -28,7 +28,7 @@ class LogitRelaxedBernoulli(_Trials):
 
     support = C.real
     has_rsample = True
-    _carried = ("temperature",)
+    _law_carried = ("temperature",)
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self.temperature = temperature
@@ -49,7 +49,7 @@ class ExpRelaxedCategorical(_OfCategories):
 
     support = C.real_vector
     has_rsample = True
-    _carried = ("_categorical", "temperature")
+    _law_carried = ("_categorical", "temperature")
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self.temperature = temperature
@@ -60,7 +60,7 @@ class ExpRelaxedCategorical(_OfCategories):
         return ((self.logits + gumbel) / self.temperature).log_softmax(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        n, y = self._categorical._num_events, self._checked(value)
+        n, y = self._categorical._num_events, self._law_checked(value)
         scores = (self.logits - self.temperature * y).log_softmax(-1).sum(-1)
         constant = self.temperature.log() * (n - 1) + math.lgamma(n)
         return scores + constant

@@ -24,7 +24,7 @@ class TransformedDistribution(Distribution):
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         self.transforms = _listed(transforms)
-        self._settle(base_distribution)
+        self._law_settle(base_distribution)
         event = self._whole.codomain.event_dim + max(len(self.base_dist.event_shape) - self._whole.domain.event_dim, 0)
         shape = self._whole.forward_shape(self.base_dist.batch_shape + self.base_dist.event_shape)
         at = len(shape) - event
@@ -32,7 +32,7 @@ class TransformedDistribution(Distribution):
 
     _whole: Any = property(lambda self: ComposeTransform(self.transforms))
 
-    def _settle(self, base: Distribution) -> None:
+    def _law_settle(self, base: Distribution) -> None:
         """The base, of the batch shape that the transforms need, and with their event dimensions."""
         whole, shape = self._whole, base.batch_shape + base.event_shape
         needed = whole.domain.event_dim
@@ -44,7 +44,7 @@ class TransformedDistribution(Distribution):
         missing = needed - len(base.event_shape)
         self.base_dist = Independent(base, missing) if missing > 0 else base
 
-    def _fill(self, made: Any, batch: Size) -> None:
+    def _law_fill(self, made: Any, batch: Size) -> None:
         made.transforms = self.transforms
         inner = Size(self._whole.inverse_shape(batch + self._event_shape))
         made.base_dist = self.base_dist.expand(inner[: len(inner) - len(self.base_dist.event_shape)])
@@ -74,7 +74,7 @@ class TransformedDistribution(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The base's density at the value transformed back, over the derivative's determinant."""
-        y = self._checked(value)
+        y = self._law_checked(value)
         dims, total = len(self._event_shape), None
         for transform in self.transforms[::-1]:
             x = transform.inv(y)
@@ -85,7 +85,7 @@ class TransformedDistribution(Distribution):
         density = sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))
         return density if total is None else density - total
 
-    def _turned(self, p: Tensor) -> Tensor:
+    def _law_turned(self, p: Tensor) -> Tensor:
         """The probability, or its complement where the transforms together are decreasing."""
         sign: Any = 1
         for transform in self.transforms:
@@ -96,10 +96,10 @@ class TransformedDistribution(Distribution):
         y = value
         for transform in self.transforms[::-1]:
             y = transform.inv(y)
-        return self._turned(self.base_dist.cdf(y))
+        return self._law_turned(self.base_dist.cdf(y))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._forward(self.base_dist.icdf(self._turned(value)))
+        return self._forward(self.base_dist.icdf(self._law_turned(value)))
 
 
 def _listed(given: Any) -> list[Transform]:
