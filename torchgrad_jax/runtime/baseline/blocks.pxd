@@ -8,7 +8,7 @@ cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK
 
 cdef class Chain:
     cdef public tuple shape
-    cdef public list dtypes, strided
+    cdef public list dtypes, strided, brains
     cdef public object otherwise
     cdef int _letter, _inputs, _outputs, _operations, _registers
     cdef Py_ssize_t _size
@@ -18,9 +18,13 @@ cdef class Chain:
     cdef int[320] _code
 
     @cython.locals(
-        width=Py_ssize_t, length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
+        length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
     )
-    cdef _carry_out(self, list arrays, list made)
+    cdef _carry_out(self, list slots)
+
+
+@cython.locals(size=Py_ssize_t, given="char*", made="char*")
+cpdef convert(object source, object target, int number, int of, int to)
 
 
 @cython.locals(letter=int, width=int, count=Py_ssize_t, target="char*", where="char*", source="char*")

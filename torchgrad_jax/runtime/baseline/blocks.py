@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
@@ -19,19 +20,20 @@ from torchgrad_jax.runtime.baseline import lanes
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 # From so many elements, and so many times operations, on threads share it: less takes 30 us, and waking them 10.
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
+BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
 class Chain:
     """Operations on arrays of one shape. Called with its operands, it returns its result, or the list of several.
 
-    operands: for each the letter of its dtype, how many elements it has, and whether it is one number for all of the others'. results: the letter
-    of each. code: for each operation its number (`lanes`), and which slots it writes and reads: operands, results, registers. registers: how many
-    there are behind one for each such number. strided: the operands that are not contiguous, and copied. otherwise: does the same with operands
-    whose memory is not as it is said here.
+    dtype: of the numbers in registers, float32 or float64. operands: for each the letter of its dtype, how many elements it has, and whether it is
+    one number for all of the others'. results: the letter of each. code: for each operation its number (`lanes`), and which slots it writes and
+    reads: operands, results, registers. registers: how many there are behind one for each such number. strided: the operands that are not
+    contiguous, and copied. otherwise: does the same with operands whose memory is not as it is said here.
     """
 
     __slots__ = (
-        "shape", "dtypes", "strided", "otherwise", "_letter", "_size", "_registers", "_inputs", "_outputs", "_operations",
+        "shape", "dtypes", "strided", "brains", "otherwise", "_letter", "_size", "_registers", "_inputs", "_outputs", "_operations",
         "_letters", "_sizes", "_numbers", "_code",
     )  # fmt: skip
 
@@ -41,47 +43,48 @@ class Chain:
         otherwise: Callable[..., Any],
     ) -> None:  # fmt: skip
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
-        self.dtypes = [np.dtype(letter) for letter in results]
+        self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
         self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:
             self._size *= n
         slots = [*operands, *[(letter, self._size, False) for letter in results]]
-        self._letters = _padded([ord(letter) for letter, _, _ in slots], MOST_SLOTS)
+        self.brains = [i for i, (letter, _, _) in enumerate(slots) if letter == BFLOAT16.char]
+        self._letters = _padded([lanes.BRAIN if letter == BFLOAT16.char else ord(letter) for letter, _, _ in slots], MOST_SLOTS)
         self._sizes = _padded([size for _, size, _ in slots], MOST_SLOTS)
         self._numbers = _padded([int(number) for _, _, number in slots], MOST_SLOTS)
         self._code = _padded([n for operation in code for n in operation], 5 * MOST_OPERATIONS)
 
     def __call__(self, *arrays: Any) -> Any:
         made = [np.empty(self.shape, dtype) for dtype in self.dtypes]
-        given = list(arrays)
+        slots = [*arrays, *made]
         for i in self.strided:
-            given[i] = np.ascontiguousarray(given[i])
+            slots[i] = np.ascontiguousarray(slots[i])
         try:
-            self._carry_out(given, made)
+            for i in self.brains:
+                slots[i] = bits(slots[i])
+            self._carry_out(slots)
         except (BufferError, ValueError):  # not contiguous, or of another dtype
             return self.otherwise(*arrays)
         return made[0] if len(made) == 1 else made
 
-    def _carry_out(self, arrays: list[Any], made: list[Any]) -> None:
-        width = 4 if self._letter == 102 else 8
-        length = BLOCK * width
+    def _carry_out(self, slots: list[Any]) -> None:
+        length = BLOCK * lanes.width(self._letter)
         known = self._inputs + self._outputs
         start, step = lanes.starts(known + self._registers), lanes.steps(known + self._registers)
         room = lanes.room(self._registers, length, self._letter)
         try:
             for i in range(known):
-                step[i] = 1 if self._letters[i] == 63 else width
-                array = arrays[i] if i < self._inputs else made[i - self._inputs]
-                start[i] = lanes.memory(array, step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
+                step[i] = lanes.width(self._letters[i])
+                start[i] = lanes.memory(slots[i], step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
             used = 0
             for i in range(self._inputs):
                 if self._numbers[i]:
                     source = start[i]
                     start[i] = lanes.register(room, used, length)
                     step[i] = 0
-                    lanes.fill(self._letter, self._letters[i] == 63, source, start[i], min(BLOCK, self._size))
+                    lanes.fill(self._letter, self._letters[i], source, start[i], min(BLOCK, self._size))
                     used += 1
             for i in range(self._registers - used):
                 start[known + i] = lanes.register(room, used + i, length)
@@ -97,6 +100,24 @@ class Chain:
             lanes.done(room)
             lanes.done(start)
             lanes.done(step)
+
+
+def bits(array: Any) -> Any:
+    """The memory of bfloat16. BufferError where it is of another dtype."""
+    if array.dtype != BFLOAT16:
+        raise BufferError
+    return array.view(BITS)
+
+
+def convert(source: Any, target: Any, number: int, of: int, to: int) -> None:
+    """Write the numbers of an array into another one, both contiguous and of the letters `of` and `to`, by an operation of `lanes`."""
+    size = target.size
+    if of == lanes.BRAIN:
+        source = bits(source)
+    if to == lanes.BRAIN:
+        target = bits(target)
+    given, made = lanes.memory(source, lanes.width(of) * size, of, False), lanes.memory(target, lanes.width(to) * size, to, True)
+    lanes.lane(102, number, given, given, given, made, size)
 
 
 class Function:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.blocks import MOST_OPERATIONS, MOST_SLOTS, Chain
+from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -23,6 +23,15 @@ NUMBERS: dict[Any, int] = {
 }  # fmt: skip
 # What NumPy takes long for, one element after the other or by several calls: worth a chain of its own.
 _SLOW = {lanes.SELECT, lanes.LARGER, lanes.SMALLER, lanes.SIGN}
+# Dtypes that are float32 in registers, by their letters, and what widens elements from memory, rounds registers, and rounds into memory.
+_HALVES = {
+    "e": (lanes.WIDEN_HALF, lanes.ROUND_HALF, lanes.NARROW_HALF),
+    BFLOAT16.char: (lanes.WIDEN_BRAIN, lanes.ROUND_BRAIN, lanes.NARROW_BRAIN),
+}
+_MASKS = lanes.LOAD, 0, lanes.KEEP
+_SINGLE = {"f", *_HALVES}
+# What of half precision is half precision again.
+_EXACT = {lanes.NEG, lanes.ABS, lanes.LARGER, lanes.SMALLER, lanes.SIGN, lanes.SELECT}
 # Beyond this a group is closed; it must fit into a chain with what masks take.
 _MOST = MOST_OPERATIONS // 2
 # What has more elements waits for nothing: its operands would be kept for longer.
@@ -101,7 +110,7 @@ class _Finder:
         group.made.update(step.results)
 
     def key(self, step: Assignable) -> tuple[tuple[int, ...], str] | None:
-        """Of which group a step could be: by the shape of its result and the dtype of the numbers that it reads. None if it is for none."""
+        """Of which group a step could be: by the shape of its result and the dtype of its numbers in registers. None if it is for none."""
         number = NUMBERS.get(step.function)
         if number is None or len(step.operands) != lanes.ARITY[number]:
             return None
@@ -110,13 +119,12 @@ class _Finder:
         expected = [letter] * len(given)
         if number == lanes.SELECT:
             expected[0] = "?"
-        if number >= lanes.EXP and letter != "f":
+        registers = "f" if letter in _SINGLE else letter
+        if registers not in ("fd" if number < lanes.EXP else "f") or [f.letter for f in given] != expected or not result.size:
             return None
-        compares = lanes.GT <= number <= lanes.NE
-        if letter not in "fd" or [f.letter for f in given] != expected or result.letter != ("?" if compares else letter) or not result.size:
+        if not _is_made(number, letter, result.letter) or any([_times(f, result.shape) is None for f in given]):
             return None
-        readable = all([_times(f, result.shape) is not None for f in given])
-        return (result.shape, letter) if readable else None
+        return result.shape, registers
 
     def close(self, group: _Group) -> None:
         """Let the steps of a group be carried out here."""
@@ -124,7 +132,7 @@ class _Finder:
         self.append(group, group.steps)
 
     def append(self, group: _Group, steps: list[Assignable]) -> None:
-        if len(steps) == 1 and NUMBERS[steps[0].function] not in _SLOW:
+        if len(steps) == 1 and not self.pays(steps[0]):
             self.steps += steps
             return
         built = _Builder(self, group, steps)
@@ -133,6 +141,18 @@ class _Finder:
             self.append(group, steps[len(steps) // 2 :])
             return
         self.steps.append(built.step())
+
+    def pays(self, step: Assignable) -> bool:
+        """Whether one step is worth a chain of its own."""
+        number = NUMBERS[step.function]
+        return number in _SLOW or (number != lanes.COPY and self.facts[step.operands[-1]].letter in _HALVES)
+
+
+def _is_made(number: int, letter: str, result: str) -> bool:
+    """Whether an operation on numbers of one dtype gives those of another. Both by their letters."""
+    if number == lanes.COPY:
+        return result in _SINGLE
+    return result == ("?" if lanes.GT <= number <= lanes.NE else letter)
 
 
 def _times(given: Fact, shape: tuple[int, ...]) -> int | None:
@@ -162,28 +182,32 @@ class _Builder:
         self.registers = 0
         known = len(self.operands) + len(self.results)
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
-        where = {slot: place[slot] for slot in self.results if facts[slot].letter != "?"}
+        where = {slot: place[slot] for slot in self.results if facts[slot].letter in "fd"}
         where |= {slot: place[slot] for slot in self.operands if facts[slot].size == 1 != group.size or self.is_direct(facts[slot])}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
         for i, s in enumerate(steps):
             for slot in s.operands:
-                if slot not in where:  # a mask from elsewhere, or what is spread
+                if slot not in where:  # a mask from elsewhere, half precision, or what is spread
                     where[slot] = self.register(known)
                     times = _times(facts[slot], group.shape) or 0
-                    self.code.append((lanes.SPREAD if times else lanes.LOAD, where[slot], place[slot], times, 0))
+                    load, _, _ = _HALVES.get(facts[slot].letter, _MASKS)
+                    self.code.append((lanes.SPREAD if times else load, where[slot], place[slot], times, 0))
             slot = s.results[0]
             if slot not in where:
                 where[slot] = self.register(known)
             a, b, c = (*[where[operand] for operand in s.operands], 0, 0)[:3]
             self.code.append((NUMBERS[s.function], where[slot], a, b, c))
+            _, rounds, keep = _HALVES.get(facts[slot].letter, _MASKS)
+            if rounds and last.get(slot, i) > i and NUMBERS[s.function] not in _EXACT:
+                self.code.append((rounds, where[slot], where[slot], 0, 0))
             if slot in place and where[slot] != place[slot]:
-                self.code.append((lanes.KEEP, place[slot], where[slot], 0, 0))
+                self.code.append((keep, place[slot], where[slot], 0, 0))
             dead = [where[operand] for operand in dict.fromkeys([*s.operands, slot]) if last.get(operand, i) == i]
             self.free += [register for register in dead if register >= known]
         self.slots = known + self.registers
 
     def is_direct(self, given: Fact) -> bool:
-        return given.letter != "?" and _times(given, self.group.shape) == 0
+        return given.letter in "fd" and _times(given, self.group.shape) == 0
 
     def register(self, known: int) -> int:
         if not self.free:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline.chains import NUMBERS
+from torchgrad_jax.runtime.baseline.halves import BFLOAT16, SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, is_half, rule
 
 
@@ -18,8 +21,8 @@ def _convert(eqn: Any) -> Any:
     if hasattr(eqn.invars[0], "val") and target.kind == "c":
         return Constant(np.asarray(eqn.invars[0].val).astype(target))
     if target.kind == "b":
-        zero = np.zeros((), source)
-        return lambda x: np.not_equal(x, zero)
+        zero = np.zeros((), SINGLE if is_half(source) else source)
+        return lambda x: np.not_equal(widened(x), zero)
     if source.kind == "c" and target.kind != "c":
         part = np.zeros((), source).real.dtype
         convert = _to_integer(part, target) if target.kind in "iu" else (lambda x: x.astype(target, copy=False))
@@ -27,21 +30,27 @@ def _convert(eqn: Any) -> Any:
     if is_floating(source) and target.kind in "iu":
         return _to_integer(source, target)
     if source == np.float64 and is_half(target):  # rounded twice, by XLA and by PyTorch
-        return lambda x: x.astype(np.float32).astype(target)
+        return lambda x: converted(x.astype(np.float32), target)
     return _converter(target)
 
 
 @cache
 def _converter(target: np.dtype) -> Any:
     """One function for each dtype: so it can be seen that two steps do the same."""
+    if is_half(target):
+        round_ = lambda x: converted(x, target)  # noqa: E731 - one of several functions of arrays
+        NUMBERS[round_] = lanes.COPY
+        return round_
     if target.char not in "fd":
         return lambda x: x.astype(target)
     number = target.type  # of a number it takes a tenth of a microsecond
 
     def convert(x: Any) -> Any:
-        return x.astype(target) if x.ndim else number(x)
+        return converted(x, target) if x.ndim else number(x)
 
     of_numbers[convert] = number
+    if target == SINGLE:
+        NUMBERS[convert] = lanes.COPY
     return convert
 
 
@@ -94,8 +103,7 @@ def _to_integer(source: np.dtype, target: np.dtype) -> Any:
     above, below = float(info.max + 1), float(info.min) if info.min else 0.0
 
     def convert(x: Any) -> Any:
-        if source.itemsize == 2:
-            x = x.astype(np.float32)
+        x = widened(x)
         if not x.size or (x.min() >= below and x.max() < above):  # false where there is a NaN
             return x.astype(target)
         inside = (x > below) & (x < above)
@@ -117,14 +125,21 @@ def _is_read(after: list[tuple[Any, ...]], place: int) -> bool:
 
 @rule("reduce_precision", elementwise=True)
 def _reduce_precision(eqn: Any) -> Any:
-    import ml_dtypes
-
     dtype = eqn.outvars[0].aval.dtype
-    forms = {(8, 7): np.dtype(ml_dtypes.bfloat16), (5, 10): np.dtype(np.float16), (8, 23): np.dtype(np.float32), (11, 52): np.dtype(np.float64)}
+    forms = {(8, 7): BFLOAT16, (5, 10): np.dtype(np.float16), (8, 23): SINGLE, (11, 52): np.dtype(np.float64)}
     rounded = forms.get((eqn.params["exponent_bits"], eqn.params["mantissa_bits"]))
     if rounded is None:
         raise Unknown("reduce_precision")
-    return Same() if rounded == dtype else lambda x: x.astype(rounded).astype(dtype)
+    return Same() if rounded == dtype else _rounder(rounded, dtype)
+
+
+@cache
+def _rounder(rounded: np.dtype, dtype: np.dtype) -> Any:
+    """What rounds an array to another dtype's digits."""
+    rounds = lambda x: converted(converted(x, rounded), dtype)  # noqa: E731 - one of several functions of arrays
+    if dtype == SINGLE and is_half(rounded):
+        NUMBERS[rounds] = lanes.ROUND_BRAIN if rounded == BFLOAT16 else lanes.ROUND_HALF
+    return rounds
 
 
 @rule("bitcast_convert_type")

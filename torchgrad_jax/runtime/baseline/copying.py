@@ -21,6 +21,8 @@ def copied(array: Any) -> Any:
     """A contiguous copy."""
     if array.size < LEAST or not _is_plain(array):
         return np.array(array, order="C")
+    if array.dtype.isbuiltin == 2:  # bfloat16: its bits
+        return copied(array.view(np.uint16)).view(array.dtype)
     made = np.empty(array.shape, array.dtype)
     moving.move(array, made)
     return made
@@ -38,9 +40,10 @@ def own(array: Any) -> Any:
 
 
 def _is_plain(array: Any) -> bool:
-    """Whether the elements are numbers that C knows, at addresses that it expects. Of the dtypes of `ml_dtypes` there are no buffers; what was read
-    from a file may lie anywhere."""
-    return array.flags.aligned and array.dtype.isbuiltin == 1 and array.itemsize in (1, 2, 4, 8, 16)
+    """Whether the elements are numbers that C knows, at addresses that it expects. Of the dtypes of `ml_dtypes` there are no buffers, but
+    of bfloat16's bits; what was read from a file may lie anywhere."""
+    dtype = array.dtype
+    return array.flags.aligned and ((dtype.isbuiltin == 1 and array.itemsize in (1, 2, 4, 8, 16)) or dtype.name == "bfloat16")
 
 
 def reshaped(array: Any, shape: Any) -> Any:

@@ -1,7 +1,7 @@
 # cython: cdivision=True
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.math cimport NAN, sqrt
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint16_t
 from libc.stdlib cimport abort, free, malloc
 from libc.string cimport memcpy
 
@@ -26,7 +26,9 @@ cdef extern from *:
     #define TJ_APART
     #endif
     #include "torchgrad_jax/runtime/native/functions.h"
+    #include "torchgrad_jax/runtime/native/halves.h"
     #define TJ_LOOP(which, result) case which: TJ_APART for (i = 0; i < n; i++) { out[i] = (result); } break;
+    #define TJ_FROM(which, first, to, result) case which: TJ_APART for (i = (first); i < n; i++) { (to)[i] = (result); } break;
     #define TJ_WAVE(which, quarters) case which: {                                                                             \\
         int large = 0;                                                                                                        \\
         for (i = 0; i < n; i++) { large |= !(fabsf(a[i]) < TJ_NEAR); }                                                        \\
@@ -47,7 +49,14 @@ cdef extern from *:
         TJ_LOOP(26, tj_log(a[i]))                                                                                             \\
         TJ_LOOP(27, tj_log1p(a[i]))                                                                                           \\
         TJ_WAVE(28, 0)                                                                                                        \\
-        TJ_WAVE(29, 1)
+        TJ_WAVE(29, 1)                                                                                                        \\
+        TJ_FROM(30, tj_wide_halves((const uint16_t*)a, out, n), out, tj_wide_half(((const uint16_t*)a)[i]))                   \\
+        TJ_FROM(31, 0, out, tj_wide_brain(((const uint16_t*)a)[i]))                                                           \\
+        TJ_FROM(32, tj_narrow_halves(a, (uint16_t*)out, n), ((uint16_t*)out), tj_narrow_half(a[i]))                           \\
+        TJ_FROM(33, 0, ((uint16_t*)out), tj_narrow_brain(a[i]))                                                               \\
+        TJ_FROM(34, tj_round_halves(a, out, n), out, tj_wide_half(tj_narrow_half(a[i])))                                      \\
+        TJ_LOOP(35, tj_wide_brain(tj_narrow_brain(a[i])))                                                                     \\
+        TJ_LOOP(36, a[i])
     #define TJ_LANES(name, real, root, magnitude, more)                                                                        \\
     TJ_CLONES static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {             \\
         Py_ssize_t i;                                                                                                         \\
@@ -81,6 +90,8 @@ cdef extern from *:
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
+    float tj_wide_half(uint16_t x) noexcept nogil
+    float tj_wide_brain(uint16_t x) noexcept nogil
 
 cdef enum:
     SPREAD = 21
@@ -99,6 +110,10 @@ cdef inline char* memory(object array, Py_ssize_t length, int letter, bint writt
     if not fits:
         raise BufferError
     return found
+
+
+cdef inline int width(int letter) noexcept nogil:
+    return 1 if letter == 63 else 2 if letter == 101 or letter == 72 else 4 if letter == 102 else 8
 
 
 cdef inline char** starts(int count) except NULL:
@@ -138,11 +153,19 @@ cdef inline void _fill(real x, real* out, Py_ssize_t n) noexcept nogil:
         out[i] = x
 
 
-cdef inline void fill(int letter, bint mask, char* source, char* out, Py_ssize_t n) noexcept nogil:
+cdef inline void fill(int letter, int kind, char* source, char* out, Py_ssize_t n) noexcept nogil:
     if letter == 102:
-        _fill((<unsigned char*>source)[0] if mask else (<float*>source)[0], <float*>out, n)
+        _fill(_number(kind, source), <float*>out, n)
     else:
-        _fill((<unsigned char*>source)[0] if mask else (<double*>source)[0], <double*>out, n)
+        _fill((<unsigned char*>source)[0] if kind == 63 else (<double*>source)[0], <double*>out, n)
+
+
+cdef inline float _number(int kind, char* source) noexcept nogil:
+    if kind == 63:
+        return (<unsigned char*>source)[0]
+    if kind == 101:
+        return tj_wide_half((<uint16_t*>source)[0])
+    return tj_wide_brain((<uint16_t*>source)[0]) if kind == 72 else (<float*>source)[0]
 
 
 cdef inline void _spread(real* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, real* out, Py_ssize_t n) noexcept nogil:
@@ -169,15 +192,32 @@ cdef inline void _spread_mask(unsigned char* source, Py_ssize_t size, Py_ssize_t
             at = at + 1 if at + 1 < size else 0
 
 
+# Of half precision: the elements that stand in a row once are widened as a block, others each by itself.
+cdef inline void _spread_half(int kind, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, float* out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i = 0, k
+    while i < n:
+        k = min(size - at if times == 1 else left, n - i)
+        if times == 1:
+            tj_lane_float(30 if kind == 101 else 31, <float*>(source + 2 * at), out, out, out + i, k)
+            at = 0
+        else:
+            _fill(_number(kind, source + 2 * at), out + i, k)
+            at = at + 1 if at + 1 < size else 0
+        left = times
+        i += k
+
+
 cdef inline void spread(
-    int letter, bint mask, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
+    int letter, int kind, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
 ) noexcept nogil:
     if letter == 102:
-        if mask:
+        if kind == 63:
             _spread_mask(<unsigned char*>source, size, times, begin, <float*>out, n)
-        else:
+        elif kind == 102:
             _spread(<float*>source, size, times, begin, <float*>out, n)
-    elif mask:
+        else:
+            _spread_half(kind, source, size, times, begin, <float*>out, n)
+    elif kind == 63:
         _spread_mask(<unsigned char*>source, size, times, begin, <double*>out, n)
     else:
         _spread(<double*>source, size, times, begin, <double*>out, n)
@@ -201,7 +241,7 @@ cdef inline void run(
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a] == 63, start[a], sizes[a], b, begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], b, begin, start[out], n)
             else:
                 lane(
                     letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 
@@ -27,13 +28,26 @@ _FUNCTIONS = (
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.abs, np.sqrt, np.square, lambda a: 1 / np.sqrt(a), _larger, _smaller, _sign,
     np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, _select, np.copy, lambda a: a != 0,
 )  # fmt: skip
+_OF_HALVES = (
+    np.copy, lambda a: _wide(BRAIN, a), np.copy, lambda a: a.astype(ml_dtypes.bfloat16).view(np.uint16), lambda a: a.astype(np.float16),
+    lambda a: a.astype(ml_dtypes.bfloat16), np.copy,
+)  # fmt: skip
 # Of how many operands each is.
-ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 11)
+ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
 LOAD, KEEP, SPREAD = 19, 20, 21
 # Of float32 alone, and in C alone: polynomials, the Cephes library's (S. Moshier) for single precision, right to some units of the last place.
 EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
+# From memory of float16 (HALF) and bfloat16 (BRAIN, whose memory is that of uint16) to float32, and back, rounded; float32 rounded to one of them;
+# and as it is.
+WIDEN_HALF, WIDEN_BRAIN, NARROW_HALF, NARROW_BRAIN, ROUND_HALF, ROUND_BRAIN, COPY = range(30, 37)
+# The letters of the memory that elements lie in; `kind` below: of masks, too, and of what is as the others are.
+MASK, HALF, BRAIN = ord("?"), ord("e"), ord("H")
+
+
+def _wide(kind: int, a: Any) -> Any:
+    return a.view(ml_dtypes.bfloat16).astype(np.float32) if kind == BRAIN else a
 
 
 def memory(array: Any, length: int, letter: int, written: bool) -> Any:
@@ -41,6 +55,11 @@ def memory(array: Any, length: int, letter: int, written: bool) -> Any:
     if array.nbytes != length or ord(array.dtype.char) != letter or not array.flags.c_contiguous:
         raise BufferError
     return array.reshape(-1)
+
+
+def width(letter: int) -> int:
+    """How many bytes an element has in memory."""
+    return {MASK: 1, HALF: 2, BRAIN: 2, 102: 4}.get(letter, 8)
 
 
 def starts(count: int) -> Any:
@@ -72,20 +91,21 @@ def at(start: Any, step: int, begin: int) -> Any:
     return start[begin:] if step else start
 
 
-def fill(letter: int, mask: bool, source: Any, out: Any, n: int) -> None:
-    """Fill `out` with the one element of the source, or the number that it is as a mask."""
-    out[:n] = source[0]
+def fill(letter: int, kind: int, source: Any, out: Any, n: int) -> None:
+    """Fill `out` with the one element of the source, which is of that kind, as a number."""
+    out[:n] = _wide(kind, source[:1])[0]
 
 
-def spread(letter: int, mask: bool, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
-    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again; of a
-    mask, the numbers that they are."""
-    out[:n] = source[np.arange(begin, begin + n) // times % size]
+def spread(letter: int, kind: int, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
+    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again, as
+    numbers."""
+    out[:n] = _wide(kind, source[np.arange(begin, begin + n) // times % size])
 
 
 def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> None:
     """One operation, by its number, on n elements."""
-    out[:n] = _FUNCTIONS[which](*[x[:n] for x in (a, b, c)[: ARITY[which]]])
+    function = _OF_HALVES[which - WIDEN_HALF] if which >= WIDEN_HALF else _FUNCTIONS[which]
+    out[:n] = function(*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 
 def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, begin: int, end: int, most: int) -> None:
@@ -95,7 +115,7 @@ def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a] == 63, start[a], sizes[a], b, begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], b, begin, start[out], n)
                 continue
             lane(
                 letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import product
+from torchgrad_jax.runtime.baseline.halves import converted
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.native.handlers import multiplied
@@ -46,16 +47,29 @@ def _product_cost(eqn: Any) -> float:
 
 @rule("dot_general", cost=_product_cost, fresh=True)
 def _dot_general(eqn: Any) -> Any:
+    dtype, work = eqn.outvars[0].aval.dtype, working_dtype(eqn)
+    multiply = _multiplying(eqn, work)
+    if all([v.aval.dtype == work for v in (*eqn.invars, *eqn.outvars)]):
+        return multiply
+    function = multiply.function if type(multiply) is AnySizes else multiply
+
+    def multiply_converted(a: Any, b: Any) -> Any:
+        found = function(a if a.dtype == work else converted(a, work), b if b.dtype == work else converted(b, work))
+        return found if found.dtype == dtype else converted(found, dtype)
+
+    return AnySizes(multiply_converted) if type(multiply) is AnySizes else multiply_converted
+
+
+def _multiplying(eqn: Any, work: np.dtype) -> Any:
+    """The product of operands of one dtype."""
     (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
-    left, right, dtype = eqn.invars[0].aval, eqn.invars[1].aval, eqn.outvars[0].aval.dtype
-    work = working_dtype(eqn)
-    converted = not left.dtype == right.dtype == dtype == work
-    simple = None if converted or lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc), dtype)
+    left, right = eqn.invars[0].aval, eqn.invars[1].aval
+    simple = None if lb else _simple(left.ndim, right.ndim, tuple(lc), tuple(rc), work)
     if simple is not None:
         return simple
     lf, rf = _parts(eqn)
-    if not converted and len(lf) == len(rf) == len(lc) == 1:
-        return _of_batches((*lb, *lf, *lc), (*rb, *rc, *rf), dtype)
+    if len(lf) == len(rf) == len(lc) == 1:
+        return _of_batches((*lb, *lf, *lc), (*rb, *rc, *rf), work)
     batch, kept = [left.shape[d] for d in lb], [left.shape[d] for d in lf]
     inner, columns = math.prod([left.shape[d] for d in lc]), [right.shape[d] for d in rf]
     left_order, right_order = (*lb, *lf, *lc), (*rb, *rc, *rf)
@@ -65,10 +79,7 @@ def _dot_general(eqn: Any) -> Any:
 
     def multiply(a: Any, b: Any) -> Any:
         a, b = a.transpose(left_order).reshape(left_shape), b.transpose(right_order).reshape(right_shape)
-        if converted:
-            a, b = a.astype(work), b.astype(work)
-        found = matmul(a, b).reshape(shape)
-        return found.astype(dtype) if converted and work != dtype else found
+        return matmul(a, b).reshape(shape)
 
     return multiply
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
+from torchgrad_jax.runtime.baseline.halves import SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
 from torchgrad_jax.runtime.native import reducing
 from torchgrad_jax.runtime.native.handlers import reduced
@@ -35,11 +36,9 @@ def _sum(eqn: Any) -> Any:
     if count == 1:
         return _as_it_is(axes)
     reduce = (np.add if eqn.primitive.name == "reduce_sum" else np.multiply).reduce
-    if is_half(dtype):
-        return AnySizes(lambda x: reduce(x, axes, np.float32).astype(dtype))
-    if eqn.primitive.name == "reduce_sum":
-        return AnySizes(summing(axes, dtype))
-    return AnySizes(lambda x: reduce(x, axes, dtype))
+    work = SINGLE if is_half(dtype) else dtype
+    total = summing(axes, work) if eqn.primitive.name == "reduce_sum" else (lambda x: reduce(x, axes, work))
+    return AnySizes((lambda x: converted(total(widened(x)), dtype)) if is_half(dtype) else total)
 
 
 @cache
@@ -109,7 +108,8 @@ def _extreme(eqn: Any) -> Any:
     if not is_floating(dtype):
         return AnySizes(lambda x: reduce(x, axes))
     otherwise = _with_signs(lambda x: reduce(x, axes), lambda x: np.logical_or.reduce(x, axes), largest)
-    return AnySizes(_by_loops(reducing.LARGEST if largest else reducing.SMALLEST, axes, dtype, otherwise))
+    extreme = _by_loops(reducing.LARGEST if largest else reducing.SMALLEST, axes, SINGLE if is_half(dtype) else dtype, otherwise)
+    return AnySizes((lambda x: converted(extreme(widened(x)), dtype)) if is_half(dtype) else extreme)
 
 
 def neutral(dtype: np.dtype, largest: bool) -> Any:
@@ -145,9 +145,9 @@ def _place_of_extreme(eqn: Any) -> Any:
         raise Unknown(eqn.primitive.name)
     (axis,) = eqn.params["axes"]
     largest = eqn.primitive.name == "argmax"
-    if eqn.invars[0].aval.dtype.kind == "V":
+    if is_half(eqn.invars[0].aval.dtype):
         find = np.argmax if largest else np.argmin
-        return AnySizes(lambda x: find(x.astype(np.float32), axis).astype(dtype))
+        return AnySizes(lambda x: find(widened(x), axis).astype(dtype))
     if largest:  # methods take half of what the functions take
         return AnySizes(lambda x: x.argmax(axis).astype(dtype, copy=False))
     return AnySizes(lambda x: x.argmin(axis).astype(dtype, copy=False))
@@ -167,7 +167,7 @@ def _cumulative(eqn: Any) -> Any:
         if is_floating(dtype):
             forward = _with_signs(forward, lambda x: np.logical_or.accumulate(x, axis), name == "cummax")
     elif is_half(dtype):
-        forward = lambda x: accumulate(x, axis, np.float32).astype(dtype)  # noqa: E731
+        forward = lambda x: converted(accumulate(widened(x), axis, np.float32), dtype)  # noqa: E731
     else:
         forward = lambda x: accumulate(x, axis, dtype)  # noqa: E731
     return AnySizes((lambda x: np.flip(forward(np.flip(x, axis)), axis)) if eqn.params["reverse"] else forward)
