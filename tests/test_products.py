@@ -88,7 +88,6 @@ def test_what_stays_xlas():
     for x, y in (
         (numbers(4, 3), numbers(3, 5)), (numbers(1, 64), numbers(64, 64)), (numbers(0, 8), numbers(8, 8)), (numbers(512, 512), numbers(512, 512)),
         (np.ones((8, 8), np.int32), np.ones((8, 8), np.int32)), (numbers(8, 8).astype(np.complex64), numbers(8, 8).astype(np.complex64)),
-        (numbers(8, 8).astype(jnp.bfloat16), numbers(8, 8).astype(jnp.bfloat16)),
     ):  # fmt: skip
         assert "ffi_call" not in checked(jnp.matmul, x, y)
 
@@ -258,3 +257,19 @@ def test_in_loops_of_programs_too(monkeypatch):
             for a, e in zip(run(count), expected, strict=True):
                 np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-4)
     assert any(exchanged for exchanged, _ in found), "no program had a loop, or its loop transposes"
+
+
+@needs_blas
+@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16], ids=str)
+def test_of_half_precision_are_those_of_float32_rounded_once(dtype):
+    x, y = numbers(3, 9, 40).astype(dtype), numbers(3, 40, 7, seed=1).astype(dtype)
+    for a, b in ((x, y), (x[0], y[0]), (x[0].T.copy().T, y[0].T.copy().T)):
+        for preferred in (dtype, np.float32):
+            product = lambda a, b, preferred=preferred: jnp.matmul(a, b, preferred_element_type=preferred)  # noqa: E731
+            rewritten = by_blas(jax.make_jaxpr(product)(a, b))
+            (found,) = call_x64(lambda rewritten=rewritten, a=a, b=b: jax.jit(jaxpr_as_fun(rewritten))(a, b))
+            wide = np.matmul(a.astype(np.float32), b.astype(np.float32))
+            assert "dot_general" not in list(equations(rewritten.jaxpr)) and found.dtype == preferred
+            np.testing.assert_allclose(
+                np.asarray(found, np.float32), wide, rtol=1e-5 if preferred == np.float32 else 1e-3 if dtype == np.float16 else 8e-3, atol=1e-5
+            )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
-from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline import Forms, halves
 from torchgrad_jax.runtime.baseline.broadcasting import repeated
 from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -80,11 +80,11 @@ def converted(x: Array, target: np.dtype) -> Array:
         return _to_integer(x, target)
     if target == np.float16 and x.dtype.itemsize == 8 and x.dtype.kind == "f":
         x = x.astype(np.float32)  # XLA and PyTorch round twice
-    return x.astype(target)
+    return halves.converted(x, target)
 
 
 def _to_integer(x: Array, target: np.dtype) -> Array:
-    x = x if x.dtype.itemsize >= 4 else x.astype(np.float32)
+    x = halves.widened(x)
     whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
     lowest = x.dtype.type(-(1 << (8 * whole.itemsize - 1)))  # `np.iinfo` takes 3 us
     fits = np.logical_and(np.greater_equal(x, lowest), np.less(x, -lowest))
@@ -247,7 +247,7 @@ def summed(grad: Array, dims: Shape) -> Array:
     if not dims:
         return grad
     if grad.dtype.itemsize == 2:
-        return np.add.reduce(grad.astype(np.float32), dims).astype(grad.dtype)
+        return halves.converted(summing(dims, halves.SINGLE)(halves.widened(grad)), grad.dtype)
     return summing(dims, grad.dtype)(grad)
 
 

@@ -55,7 +55,7 @@ cdef extern from *:
         TJ_FROM(32, tj_narrow_halves(a, (uint16_t*)out, n), ((uint16_t*)out), tj_narrow_half(a[i]))                           \\
         TJ_FROM(33, 0, ((uint16_t*)out), tj_narrow_brain(a[i]))                                                               \\
         TJ_FROM(34, tj_round_halves(a, out, n), out, tj_wide_half(tj_narrow_half(a[i])))                                      \\
-        TJ_LOOP(35, tj_wide_brain(tj_narrow_brain(a[i])))                                                                     \\
+        TJ_LOOP(35, tj_round_brain(a[i]))                                                                                     \\
         TJ_LOOP(36, a[i])
     #define TJ_LANES(name, real, root, magnitude, more)                                                                        \\
     TJ_CLONES static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {             \\

@@ -2,7 +2,7 @@
 
 XLA's own take 1.1 to 3 times as long, 64 x 64 x 64 seven times (49 us by itself, against 12), and 64 products of 4 x 4 ten times (33 us, against 3).
 A program then calls a foreign function, `multiplying.pxd`, for each. That needs the typed core and a NumPy whose BLAS can be found; else, and for
-other dtypes, vectors and what is large, products stay XLA's.
+other dtypes, vectors and what is large, products stay XLA's. Those of half precision are of operands made float32, and rounded.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from torchgrad_jax.runtime.baseline import jaxprs_in
+from torchgrad_jax.runtime.baseline.rules import is_half
 from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.foreign import PRODUCT, knows_products
 
@@ -115,13 +116,18 @@ def _fits(eqn: Any) -> bool:
         return False
     x, y = eqn.invars[0].aval, eqn.invars[1].aval
     (summed, _), (batch, _) = eqn.params["dimension_numbers"]
-    if x.dtype != y.dtype or eqn.outvars[0].aval.dtype != x.dtype or x.dtype not in (np.float32, np.float64) or len(summed) != 1:
+    if x.dtype != y.dtype or not _is_known(x.dtype, eqn.outvars[0].aval.dtype) or len(summed) != 1:
         return False
     k, each = x.shape[summed[0]], math.prod([x.shape[d] for d in batch])
     if each == 0 or k < _LEAST:
         return False
     m, n = x.size // (k * each), y.size // (k * each)
     return min(m, n) >= _LEAST and m * n * k <= _MOST
+
+
+def _is_known(dtype: np.dtype, result: np.dtype) -> bool:
+    """Whether products of a dtype that are of another one are those of float32 or float64, half precision's being rounded once."""
+    return result in (dtype, np.float32) if is_half(dtype) else result == dtype and dtype in (np.float32, np.float64)
 
 
 def _rewritten(jaxpr: Any) -> Any:
@@ -166,17 +172,19 @@ def _by_blas(eqn: Any, turning: dict[Any, Any], turned: dict[Any, Any]) -> dict[
     m, n = (operand.var.aval.size // (k * count) for operand in (left, right))
     left_shape, right_shape = (count, m, k) if left.own_first else (count, k, m), (count, n, k) if right.own_first else (count, k, n)
     how = (0 if left.own_first else 1) + (2 if right.own_first else 0)  # see `multiplying.pxd`
-    made = _product(left.var.aval, right.var.aval, left_shape, right_shape, (count, m, n), how, out.aval.shape)
+    made = _product(left.var.aval, right.var.aval, left_shape, right_shape, (count, m, n), how, out.aval)
     return {**found, id(eqn): made.replace(invars=[left.var, right.var], outvars=[out])}
 
 
 @lru_cache(1024)
-def _product(left: Any, right: Any, left_shape: Shape, right_shape: Shape, result: Shape, how: int, out: Shape) -> Any:
+def _product(left: Any, right: Any, left_shape: Shape, right_shape: Shape, result: Shape, how: int, out: Any) -> Any:
     """The equation that multiplies arrays like `left` and `right`. What is alike is traced once, and lowered once."""
 
     def product(x: Any, y: Any) -> Any:
+        if is_half(x.dtype):
+            x, y = x.astype(np.float32), y.astype(np.float32)
         call = jax.ffi.ffi_call(PRODUCT, jax.ShapeDtypeStruct(result, x.dtype))
-        return call(x.reshape(left_shape), y.reshape(right_shape), how=np.int64(how)).reshape(out)
+        return call(x.reshape(left_shape), y.reshape(right_shape), how=np.int64(how)).reshape(out.shape).astype(out.dtype)
 
     return calling(product, [left, right]).jaxpr.eqns[0]
 

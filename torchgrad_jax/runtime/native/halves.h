@@ -30,9 +30,15 @@ static inline uint16_t tj_narrow_half(float x) {
 static inline float tj_wide_brain(uint16_t x) {
     return tj_of_bits((uint32_t)x << 16);
 }
+static inline uint32_t tj_brain_bits(float x) {
+    uint32_t bits = tj_bits_of(x), rounded = bits + 0x7fffu + (bits >> 16 & 1);
+    return (bits & 0x7fffffffu) > (255u << 23) ? (bits & 0x80000000u) | 0x7fc00000u : rounded;
+}
 static inline uint16_t tj_narrow_brain(float x) {
-    uint32_t bits = tj_bits_of(x), number = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
-    return (uint16_t)((bits & 0x7fffffffu) > (255u << 23) ? (bits >> 16 & 0x8000u) | 0x7fc0u : number);
+    return (uint16_t)(tj_brain_bits(x) >> 16);
+}
+static inline float tj_round_brain(float x) {
+    return tj_of_bits(tj_brain_bits(x) & 0xffff0000u);
 }
 
 /* By vectors of 8: how many of n elements are done. An operand may be where the result is. */
