@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
-from torchgrad_jax.runtime.baseline import Forms, halves
+from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.broadcasting import repeated
 from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -80,11 +80,11 @@ def converted(x: Array, target: np.dtype) -> Array:
         return _to_integer(x, target)
     if target == np.float16 and x.dtype.itemsize == 8 and x.dtype.kind == "f":
         x = x.astype(np.float32)  # XLA and PyTorch round twice
-    return halves.converted(x, target)
+    return blocks.converted(x, target)
 
 
 def _to_integer(x: Array, target: np.dtype) -> Array:
-    x = halves.widened(x)
+    x = blocks.widened(x)
     whole = target if target in (np.int32, np.int64) else np.dtype(np.int64)
     lowest = x.dtype.type(-(1 << (8 * whole.itemsize - 1)))  # `np.iinfo` takes 3 us
     fits = np.logical_and(np.greater_equal(x, lowest), np.less(x, -lowest))
@@ -247,7 +247,7 @@ def summed(grad: Array, dims: Shape) -> Array:
     if not dims:
         return grad
     if grad.dtype.itemsize == 2:
-        return halves.converted(summing(dims, halves.SINGLE)(halves.widened(grad)), grad.dtype)
+        return blocks.converted(summing(dims, blocks.SINGLE)(blocks.widened(grad)), grad.dtype)
     return summing(dims, grad.dtype)(grad)
 
 

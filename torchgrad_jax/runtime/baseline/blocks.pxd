@@ -24,7 +24,7 @@ cdef class Chain:
 
 
 @cython.locals(size=Py_ssize_t, given="char*", made="char*")
-cpdef convert(object source, object target, int number, int of, int to)
+cdef _convert(object source, object target, int number, int of, int to)
 
 
 @cython.locals(letter=int, width=int, count=Py_ssize_t, target="char*", where="char*", source="char*")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
-from torchgrad_jax.runtime.baseline.halves import BFLOAT16, SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, is_half, rule
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks, lanes
+from torchgrad_jax.runtime.baseline.blocks import converted, widened
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
 from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR
-from torchgrad_jax.runtime.baseline.halves import converted, widened
 from torchgrad_jax.runtime.baseline.inlining import WHOLE
 from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, is_floating, is_half, rule
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.blocks import converted
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import product
-from torchgrad_jax.runtime.baseline.halves import converted
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.native.handlers import multiplied

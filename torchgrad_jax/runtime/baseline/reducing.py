@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
+from torchgrad_jax.runtime.baseline.blocks import SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
-from torchgrad_jax.runtime.baseline.halves import SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
 from torchgrad_jax.runtime.native import reducing
 from torchgrad_jax.runtime.native.handlers import reduced

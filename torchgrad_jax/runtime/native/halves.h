@@ -1,5 +1,5 @@
-/* Half precision and float32. Rounded to the nearest, ties to even; what is no number stays so, with its sign, and is quiet. By operations on bits, of which
-   compilers make vectors; float16 by x86 processors' own conversions where they have AVX2, which are four times as fast. */
+/* Half precision and float32. Rounded to the nearest, ties to even; what is no number stays so, with its sign, and is quiet. By operations on bits, of
+   which compilers make vectors; float16 by x86 processors' own conversions where they have AVX2, which are four times as fast. */
 #ifndef TJ_HALVES
 #define TJ_HALVES
 #include <stdint.h>
