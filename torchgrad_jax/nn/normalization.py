@@ -15,6 +15,7 @@ from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform, stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
@@ -184,7 +185,9 @@ def _check_more_than_one(size: Sequence[int], shown: Any) -> None:
 # ---------------------------------------------------------------------- over the batch
 
 
-def _check_channels(channels: int, **parameters: Tensor | None) -> None:
+def _check_channels(input: Tensor, **parameters: Tensor | None) -> None:
+    shape = input._aval.shape
+    channels = shape[1] if len(shape) > 1 else 0
     for label, p in parameters.items():
         if p is not None and p._aval.size != channels:
             raise RuntimeError(f"{label} should contain {channels} elements not {p._aval.size}")
@@ -194,18 +197,13 @@ def _batch_norm(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: bool,
     momentum: float, eps: float,
 ) -> Tensor:  # fmt: skip
-    shape = input._aval.shape
     if not training:
-        for label, p in (("running_mean", running_mean), ("running_var", running_var)):
-            if p is None:
-                raise RuntimeError(f"{label} must be defined in evaluation mode")
-    _check_channels(shape[1] if len(shape) > 1 else 0, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+        return _by_running_statistics(input, running_mean, running_var, weight, bias, float(eps))
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
     statistics = (running_mean, running_var)
     present = tuple([x is not None for x in (input, weight, bias, *statistics)])
-    if not training:
-        return apply(_bound("native_batch_norm_eval", present, (float(eps),)), _given(input, weight, bias, *statistics))
     bound = _bound("native_batch_norm", present, (float(eps),), number=True)
     if running_mean is None or running_var is None:
         return apply(bound, (*_given(input, weight, bias, *statistics), float(momentum)))[0]
@@ -216,6 +214,18 @@ def _batch_norm(
     _put_uncounted(running_mean, moved[0])
     _put_uncounted(running_var, moved[1])
     return made[0]
+
+
+@recalling
+def _by_running_statistics(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:  # fmt: skip
+    for label, p in (("running_mean", running_mean), ("running_var", running_var)):
+        if p is None:
+            raise RuntimeError(f"{label} must be defined in evaluation mode")
+    _check_channels(input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    given = (input, weight, bias, running_mean, running_var)
+    return apply(_bound("native_batch_norm_eval", tuple([x is not None for x in given]), (eps,)), _given(*given))
 
 
 def _put_uncounted(t: Tensor, made: Tensor) -> None:

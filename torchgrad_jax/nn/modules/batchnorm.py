@@ -82,9 +82,10 @@ class _BatchNorm(_NormBase):
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
-        training = self.training or (self.running_mean is None and self.running_var is None)
-        use = not self.training or self.track_running_stats
-        mean, var = (self.running_mean, self.running_var) if use else (None, None)
+        mean, var = self.running_mean, self.running_var
+        training = self.training or (mean is None and var is None)
+        if self.training and not self.track_running_stats:
+            mean = var = None
         return F.batch_norm(input, mean, var, self.weight, self.bias, training, momentum, self.eps)
 
 

@@ -19,16 +19,18 @@ cdef extern from *:
         float eps;
     } tj_rowwise;
 
+    /* TJ_SUMS elements as one, halved each time: as loops of so many turns, which compilers write out. */
+    #define TJ_HALVED(count, joined) { int h; for (h = 0; h < (count); h++) { float a = lanes[h], b = lanes[h + (count)]; lanes[h] = (joined); } }
+    #define TJ_JOINED(joined) \\
+        TJ_HALVED(16, joined) TJ_HALVED(8, joined) TJ_HALVED(4, joined) TJ_HALVED(2, joined) TJ_HALVED(1, joined)
     #define TJ_SUM_OF(term)                                                                                                      \\
         float lanes[TJ_SUMS] = {0};                                                                                              \\
         int64_t i, whole = n / TJ_SUMS * TJ_SUMS;                                                                                \\
         int k;                                                                                                                   \\
         for (i = 0; i < whole; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { int64_t j = i + k; lanes[k] += (term); } }        \\
         for (k = 0; i + k < n; k++) { int64_t j = i + k; lanes[k] += (term); }                                                   \\
-        for (k = TJ_SUMS / 2; k > 0; k /= 2) { for (i = 0; i < k; i++) { lanes[i] += lanes[i + k]; } }                           \\
+        TJ_JOINED(a + b)                                                                                                         \\
         return lanes[0];
-    TJ_INLINE float tj_sum_of_exp(const float* TJ_ONLY x, float most, float* TJ_ONLY y, int64_t n) { TJ_SUM_OF(y[j] = tj_exp(x[j] - most)) }
-    TJ_INLINE float tj_sum_of_exp_alone(const float* x, float most, int64_t n) { TJ_SUM_OF(tj_exp(x[j] - most)) }
     TJ_INLINE float tj_sum_of(const float* x, int64_t n) { TJ_SUM_OF(x[j]) }
     TJ_INLINE float tj_sum_of_products(const float* x, const float* y, int64_t n) { TJ_SUM_OF(x[j] * y[j]) }
     TJ_INLINE float tj_sum_of_squares(const float* x, float mean, int64_t n) { TJ_SUM_OF((x[j] - mean) * (x[j] - mean)) }
@@ -38,16 +40,38 @@ cdef extern from *:
         TJ_SUM_OF(g[j] * w[j] * ((x[j] - mean) * rstd))
     }
     #undef TJ_SUM_OF
-    TJ_INLINE float tj_most_of(const float* x, int64_t n) {
-        float lanes[TJ_SUMS], most;
-        int64_t i;
+    /* The last elements of a row, fewer than TJ_SUMS, as that many: one by one they take as long as many. */
+    TJ_INLINE void tj_filled(const float* x, int64_t count, float* room) {
         int k;
-        for (k = 0; k < TJ_SUMS; k++) { lanes[k] = k < n ? x[k] : x[0]; }
-        for (i = 0; i + TJ_SUMS <= n; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k]; } }
-        for (k = 0; i + k < n; k++) { lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k]; }
-        for (most = lanes[0], k = 1; k < TJ_SUMS; k++) { most = lanes[k] > most ? lanes[k] : most; }
-        return most;
+        for (k = 0; k < TJ_SUMS; k++) { room[k] = -INFINITY; }
+        memcpy(room, x, (size_t)(count * 4));
     }
+    TJ_INLINE float tj_most_of(const float* x, int64_t n) {
+        float lanes[TJ_SUMS];
+        int64_t i, whole = n / TJ_SUMS * TJ_SUMS;
+        int k;
+        tj_filled(x + whole, n - whole, lanes);
+        for (i = 0; i < whole; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k]; } }
+        TJ_JOINED(b > a ? b : a)
+        return lanes[0];
+    }
+    /* The sum of exp(x - most), each written to y, if it is there. */
+    TJ_INLINE float tj_sum_of_exp(const float* TJ_ONLY x, float most, float* TJ_ONLY y, int64_t n) {
+        float lanes[TJ_SUMS] = {0}, last[TJ_SUMS];
+        int64_t i, whole = n / TJ_SUMS * TJ_SUMS;
+        int k;
+        if (y) { for (i = 0; i < whole; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { lanes[k] += y[i + k] = tj_exp(x[i + k] - most); } } }
+        else { for (i = 0; i < whole; i += TJ_SUMS) { for (k = 0; k < TJ_SUMS; k++) { lanes[k] += tj_exp(x[i + k] - most); } } }
+        if (whole < n) {
+            tj_filled(x + whole, n - whole, last);
+            for (k = 0; k < TJ_SUMS; k++) { lanes[k] += last[k] = tj_exp(last[k] - most); }
+            if (y) { memcpy(y + whole, last, (size_t)((n - whole) * 4)); }
+        }
+        TJ_JOINED(a + b)
+        return lanes[0];
+    }
+    #undef TJ_JOINED
+    #undef TJ_HALVED
     /* What is no number is so for the whole row: by the sum. */
     TJ_INLINE void tj_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
         float sum = tj_sum_of_exp(x, tj_most_of(x, n), y, n);
@@ -55,7 +79,7 @@ cdef extern from *:
         for (j = 0; j < n; j++) { y[j] /= sum; }
     }
     TJ_INLINE void tj_log_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
-        float most = tj_most_of(x, n), log = logf(tj_sum_of_exp_alone(x, most, n));
+        float most = tj_most_of(x, n), log = logf(tj_sum_of_exp(x, most, 0, n));
         int64_t j;
         for (j = 0; j < n; j++) { y[j] = x[j] - most - log; }
     }
@@ -65,9 +89,14 @@ cdef extern from *:
         for (j = 0; j < n; j++) { out[j] = y[j] * (g[j] - sum); }
     }
     TJ_INLINE void tj_log_softmax_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY y, float* TJ_ONLY out, int64_t n) {
-        float sum = tj_sum_of(g, n);
-        int64_t j;
-        for (j = 0; j < n; j++) { out[j] = g[j] - tj_exp(y[j]) * sum; }
+        float sum = tj_sum_of(g, n), last[TJ_SUMS];
+        int64_t j, whole = n / TJ_SUMS * TJ_SUMS;
+        int k;
+        for (j = 0; j < whole; j++) { out[j] = g[j] - tj_exp(y[j]) * sum; }
+        if (whole == n) { return; }
+        tj_filled(y + whole, n - whole, last);
+        for (k = 0; k < TJ_SUMS; k++) { last[k] = tj_exp(last[k]); }
+        for (k = 0; whole + k < n; k++) { out[whole + k] = g[whole + k] - last[k] * sum; }
     }
     TJ_INLINE void tj_layer_row(const float* TJ_ONLY x, const float* TJ_ONLY w, const float* TJ_ONLY b, float eps, float* TJ_ONLY y, float* mean,
                                 float* rstd, int64_t n) {
