@@ -122,6 +122,11 @@ _COUNTED = [(Places((7,), 0, 5), None, 5), (Places((4,), 0, 3, np.int32), None, 
 _ORDERED = [(S(3, 40), 1, True), (S(3, 40), 1, False), (S(30, 4), 0, True), (S(30, 4), -2, False), (S(2, 9, 3), 1, True), (S(1), 0, False)]
 _FEW_OF_MANY = [(S(30, 400), 64, -1, True, True), (S(2, 5000), 9, 1, False, True)] if torch.runtime.typed_core() else []
 _RUNNING: Any = [(S(3, 7), 1), (S(5, 2, 3), 0), (S(2, 3, 4), -2, {"dtype": torch.float64}), (S(9), 0, {"dtype": torch.float32}), (S(1, 4), 0)]
+_SEARCHED = [
+    (S(70), S(3, 5), None, False, False), (S(3, 7), S(3, 4), None, True, True), (S(5), S(), None, False, True),
+    (S(2, 6), S(2, 3), Places((2, 6), 0, 6), False, False),
+]  # fmt: skip
+_TRACE = [(S(3, 4),), (S(4, 4),), (S(1, 5),), (S(0, 3),)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
 
 # Of each operator calls, in the order of its parameters, those that have to be named in a dict. The first is made with all dtypes.
@@ -179,6 +184,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, 1), [Places((5,), 0, 3), Places((5,), 0, 4)], (3, 4))],
     "index_select": _ROWS, "index_select_checked": [*_ROWS, *_NO_ROWS], "gather": _ALONG, "gather_checked": [*_ALONG, *_NOT_ALONG],
     "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED, "_nll_loss": _CLASSES,
+    "_searchsorted": _SEARCHED, "trace": _TRACE,
     "_nll_loss_checked": [*_CLASSES, *_NO_CLASSES], "index_put": _PUT,
     "scatter_add": _SCATTERED, "scatter_add_checked": [*_SCATTERED, *_NOT_SCATTERED],
     "embedding": _TABLE, "embedding_checked": [*_TABLE, *_NO_TABLE],
@@ -210,10 +216,12 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(np.dtype(d),) for d in ("float32", "float64")]
     if name in _SORTED:
         return [(d,) for d in among if d.kind in "fiu" or (d.kind == "b" and name != "topk")]
-    if name in _SUMS:
+    if name in _SUMS or name == "_searchsorted":
         return [(d,) for d in among if d.kind in "iuf"]
     if name in ("_nll_loss", "_nll_loss_checked"):
         return [(np.dtype(d),) for d in ("float32", "float64")]
+    if name == "trace":
+        return [(d,) for d in among if d.kind not in "bV" and d != np.float16]
     if name == "cumprod":
         return [(d,) for d in among if d.kind != "c"]
     if name == "_bincount":

@@ -156,7 +156,7 @@ def _trace_of(x: Array) -> Array | None:
     return stand_in((), x.dtype if x.dtype.kind in "fc" else np.dtype(np.int64)) if wide and x.ndim == 2 else None
 
 
-trace = Forms(lambda x: np.asarray(x.diagonal().sum(dtype=x.dtype if x.dtype.kind in "fc" else np.int64)), _trace_of, True)
+trace = Forms(lambda x: np.asarray(np.add.reduce(x.diagonal(), dtype=x.dtype if x.dtype.kind in "fc" else np.int64, initial=0)), _trace_of, True)
 
 
 def _write(whole: Array, part: Array, src: Array) -> Array:

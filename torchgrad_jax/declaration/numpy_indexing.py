@@ -414,20 +414,22 @@ def _searched(sequence: Array, values: Array, sorter: Array | None, out_int32: b
     places = searched(sequence, values, right)
     if places is None:
         rows = sequence.reshape(-1, sequence.shape[-1])
-        places = halved(np, rows, values.reshape(len(rows), -1), right).reshape(values.shape)
+        sought = values.reshape(len(rows), -1)
+        span = np.zeros(sought.shape, np.int64), np.full(sought.shape, rows.shape[-1], np.int64)
+        for _ in range(rows.shape[-1].bit_length()):
+            span = halved(np, rows, sought, right, span)
+        places = span[0].reshape(values.shape)
     return places.astype(np.int32 if out_int32 else np.int64, copy=False)
 
 
-def halved(xp: Any, rows: Any, values: Any, right: bool) -> Any:
-    """Where in rows (b, n) of which each is sorted values (b, m) would be put, int64, by halving, as PyTorch does: so NaN, and rows that are in no
-    order, give what they give there. xp: numpy or jax.numpy."""
-    start, end = xp.zeros(values.shape, np.int64), xp.full(values.shape, rows.shape[-1], np.int64)
-    for _ in range(int(rows.shape[-1]).bit_length()):
-        middle = start + (end - start) // 2
-        at = xp.take_along_axis(rows, xp.minimum(middle, rows.shape[-1] - 1), -1)
-        before = (at > values) if right else (at >= values)
-        start, end = xp.where(before | (start >= end), start, middle + 1), xp.where(before, middle, end)
-    return start
+def halved(xp: Any, rows: Any, values: Any, right: bool, span: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Half of where in rows (b, n), each of them sorted, values (b, m) would be put, int64: from and to. As PyTorch halves it: so NaN, and rows that
+    are in no order, give what they give there. xp: numpy or jax.numpy."""
+    start, end = span
+    middle = start + (end - start) // 2
+    at = xp.take_along_axis(rows, xp.minimum(middle, rows.shape[-1] - 1), -1)
+    before = (at > values) if right else (at >= values)
+    return xp.where(before | (start >= end), start, middle + 1), xp.where(before, middle, end)
 
 
 def _searched_result(sequence: Array, values: Array, sorter: Array | None, out_int32: bool, right: bool) -> Array | None:

@@ -13,7 +13,7 @@ from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
-from torchgrad_jax.operators.kernels import along
+from torchgrad_jax.operators.kernels import along, loops
 from torchgrad_jax.operators.reduction import wrap_one
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.baseline.loops import AT_PLACE, MEDIAN, MEDIAN_OF_NUMBERS
@@ -275,8 +275,11 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
     if not values.size or not sequence.size:
         return jnp.zeros(values.shape, np.int32 if out_int32 else np.int64)
     rows = sequence.reshape(-1, sequence.shape[-1])
-    found = numpy_indexing.halved(jnp, rows, values.reshape(rows.shape[0], -1), right).reshape(values.shape)
-    return found.astype(np.int32 if out_int32 else np.int64)
+    sought = values.reshape(rows.shape[0], -1)
+    span = jnp.zeros(sought.shape, np.int64), jnp.full(sought.shape, rows.shape[-1], np.int64)
+    turns = int(rows.shape[-1]).bit_length()
+    span = loops.fori_loop(0, turns, lambda _, span: numpy_indexing.halved(jnp, rows, sought, right, span), span)
+    return span[0].reshape(values.shape).astype(np.int32 if out_int32 else np.int64)
 
 
 @op("_histc(Tensor self, int bins, Scalar min, Scalar max)", differentiable=False, method=False, toplevel=False)
