@@ -19,7 +19,7 @@ import torchgrad_jax as torch
 from torchgrad_jax import nn
 from torchgrad_jax.nn import functional as F
 from torchgrad_jax.runtime import counters
-from torchgrad_jax.runtime.operation import compiler_options
+from torchgrad_jax.runtime.operation import NO_YNN, compiler_options
 from torchgrad_jax.runtime.tiers import costs
 
 pytestmark = pytest.mark.operators  # runs in the usual mode, in another process
@@ -246,7 +246,7 @@ def test_products_on_a_gpu_are_not_timed_kernel_by_kernel(monkeypatch):
     assert jax.jit(lambda x: x + 1, compiler_options={"xla_gpu_enable_triton_gemm": False})(1) == 2, "XLA knows it"
     monkeypatch.setenv("XLA_FLAGS", "")
     assert compiler_options([], torch.device("cuda")) == {"xla_gpu_enable_triton_gemm": False}
-    assert compiler_options([], torch.device("cpu")) is None
+    assert compiler_options([], torch.device("cpu")) == NO_YNN
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_triton_gemm=true")
     assert compiler_options([], torch.device("cuda")) is None, "whoever sets it has it"
 

@@ -17,8 +17,7 @@ import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
 from torchgrad_jax.runtime.compiling import compiled, products
 from torchgrad_jax.runtime.compiling.compiled import options_of
-from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.operation import compiler_options
+from torchgrad_jax.runtime.operation import NO_YNN
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.tiers import costs
 
@@ -185,20 +184,44 @@ def last_signature(call):
     return step.signature
 
 
-def test_convolutions_have_options_of_their_own():
-    """YNNPACK's convolutions are the slower ones; its matrix products are the quicker ones."""
+SMALLER, LARGER = (4, 5), (70, 90)  # YNNPACK's kernels begin at 4,096 elements
+OF_NAN = {
+    "amax": lambda x: x.amax(), "amin": lambda x: x.amin(0), "max": lambda x: x.max(1).values, "aminmax": lambda x: x.aminmax()[0],
+    "sum of relu": lambda x: x.relu().sum(), "mean of clamp": lambda x: x.clamp(min=0).mean(), "sum of minimum": lambda x: tj.minimum(x, -x).sum(1),
+    "norm": lambda x: tj.linalg.vector_norm(x, math.inf), "relu of product": lambda x: (x @ x.T).relu(), "chain": lambda x: (x.tanh() * 2 + 1).amax(),
+    "std": lambda x: x.std(), "logsumexp": lambda x: x.logsumexp(1), "softmax": lambda x: x.softmax(0), "hinge": lambda x: (1 - x).relu().sum(),
+    "half": lambda x: x.bfloat16().amax(), "double": lambda x: x.double().relu().sum(),
+    "apart": lambda x: x[:, None].expand(-1, 3, -1).amax((0, 2)),
+}  # fmt: skip
 
-    kernel = tj.ones(3, 2, 3, 3)
-    for size in (6, 7, 8):  # the later ones are told by kinship
-        signature = last_signature(lambda n=size: tj.nn.functional.conv2d(tj.ones(1, 2, n, n), kernel))
-        assert signature.convolves, size
-        assert compiler_options([signature], CPU) == {"xla_cpu_experimental_ynn_fusion_type": ""}
-    signature = last_signature(lambda: tj.ones(3, 4) @ tj.ones(4, 3))
-    assert not signature.convolves and compiler_options([signature], CPU) is None
+
+@pytest.mark.parametrize("shape", [SMALLER, LARGER])
+@pytest.mark.parametrize("name", OF_NAN)
+def test_what_is_compiled_takes_nan_for_no_number(name, shape):
+    x = normal(shape)
+    x[1, 2] = math.nan
+    interpreted = OF_NAN[name](x).isnan().tolist()
+    with baseline_tier(False):
+        assert OF_NAN[name](x.clone()).isnan().tolist() == interpreted
+    assert np.any(interpreted)
+
+
+def normal(shape):
+    return tj.from_numpy(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+
+
+def test_reductions_of_what_is_compiled_are_foreign_functions_from_many_elements_on():
+    x = normal((128, 256))
+    for function in (lambda x: x.sum(), lambda x: x.sum(0), lambda x: x.amax(1), lambda x: x.double().amin(), lambda x: x.view(4, 32, 256).mean(1)):
+        expected = function(x)
+        with baseline_tier(False):
+            tj.testing.assert_close(function(x + 0), expected)
 
 
 def options_for(function, *shapes):
-    return options_of(jax.make_jaxpr(function)(*[jnp.ones(shape, jnp.float32) for shape in shapes]).jaxpr)
+    found = options_of(jax.make_jaxpr(function)(*[jnp.ones(shape, jnp.float32) for shape in shapes]).jaxpr)
+    assert NO_YNN.items() <= found.items()
+    return {name: value for name, value in found.items() if name not in NO_YNN}
 
 
 EFFORT, EMITTERS, THREADS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters", "xla_cpu_multi_thread_eigen"

@@ -13,7 +13,7 @@ from jax import lax
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
-from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, contains, plan_of
+from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, plan_of
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.compiling.primitives import by_foreign
@@ -64,45 +64,47 @@ class Expansion(NamedTuple):
     avals: tuple[Aval, ...]
 
 
-_YNN = "xla_cpu_experimental_ynn_fusion_type"
+# YNNPACK's kernels, XLA's choice for reductions on a CPU with all that is element-wise before them, take NaN for less than any number: the largest of
+# 4,096 elements, or the sum of max(x, 0), is a number where it has to be NaN. They round no half precision in between, and convolve slowly.
+NO_YNN = {"xla_cpu_experimental_ynn_fusion_type": ""}
 _TRITON = "xla_gpu_enable_triton_gemm"
 
 
 def rounding_options(where: device) -> dict[str, Any]:
-    """XLA's options for half precision: it keeps float32 between operations, and so do YNNPACK's kernels on a CPU; PyTorch rounds after each."""
-    options: dict[str, Any] = {"xla_allow_excess_precision": False}
-    return options | {_YNN: ""} if where.type == "cpu" else options
+    """XLA's options for half precision: it keeps float32 between operations; PyTorch rounds after each."""
+    return {"xla_allow_excess_precision": False, **_options(where)}
+
+
+def _options(where: device) -> dict[str, Any]:
+    return NO_YNN if where.type == "cpu" else {}
 
 
 def compiler_options(signatures: Iterable[Signature], where: device) -> dict[str, Any] | None:
-    """XLA's options for a program of these signatures. Convolutions by YNNPACK's kernels, its choice on a CPU, take 1.2 to 3.7 times as long.
-    Products on a GPU are cuBLAS's: XLA would compile and time dozens of kernels of its own for each, 7 s for one product of float32."""
-    half = convolves = False
-    for sig in signatures:
-        half, convolves = half or sig.half, convolves or sig.convolves
-    found = rounding_options(where) if half else {}
+    """XLA's options for a program of these signatures. Products on a GPU are cuBLAS's: XLA would compile and time dozens of kernels of its own for
+    each, 7 s for one product of float32."""
+    found = rounding_options(where) if any([sig.half for sig in signatures]) else _options(where)
     if where.type == "cuda" and _TRITON not in os.environ.get("XLA_FLAGS", ""):
         found = found | {_TRITON: False}
-    return (found | {_YNN: ""} if convolves and where.type == "cpu" else found) or None
+    return found or None
 
 
 class Signature(SignatureFields):
     """A BoundOp specialized to input avals: its output avals, and how it is run.
 
-    half: whether half precision is among its inputs or outputs; convolves: whether it convolves; nbytes: of its outputs; numbered: whether Python
+    half: whether half precision is among its inputs or outputs; nbytes: of its outputs; numbered: whether Python
     numbers are among its inputs. `warm`: the function has been compiled by itself; used, executable: see `keeping`.
     `plans` and `batched` belong to the layer that differentiates.
     """
 
     __slots__ = (
-        "specs", "half", "convolves", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
+        "specs", "half", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
         "_alone", "_traced", "_baseline", "_exchangeable", "_sizes", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
-        self.warm = self.convolves = False
+        self.warm = False
         self.used = self.executable = 0
         self.plans: dict[Any, Any] = {}
         self.batched: dict[Any, Any] | None = None
@@ -278,7 +280,7 @@ class Signature(SignatureFields):
         avals = None if found is None else found.avals(sizes)
         if found is not None and avals is not None:
             first = found.first
-            self.avals, self.single, self._baseline, self.convolves = avals, first.single, first.baseline, first.convolves
+            self.avals, self.single, self._baseline = avals, first.single, first.baseline
             return True
         self._trace()
         if found is None:
@@ -300,7 +302,6 @@ class Signature(SignatureFields):
                 # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
                 raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
             several = issubclass(kinds[0], (tuple, list))
-        self.convolves = contains(self._jaxpr.jaxpr, "conv_general_dilated")
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
         self.single = not several or (self.check is not None and len(outs) == 1)

@@ -20,7 +20,7 @@ from torchgrad_jax.runtime.compiling.transposed import in_memory, transposed_slo
 from torchgrad_jax.runtime.compiling.writes import kept_apart, reshaped_by
 from torchgrad_jax.runtime.device import device, placed
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
-from torchgrad_jax.runtime.operation import compiler_options
+from torchgrad_jax.runtime.operation import NO_YNN, compiler_options
 from torchgrad_jax.runtime.structure import operands, store
 
 # LLVM's first level does for what XLA hands to it what its third does: a training step of a transformer is compiled in 2.2 s instead of 3.4, one of
@@ -33,8 +33,7 @@ _SCATTERED = 10_000
 _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False}
 _FEW_OPERATIONS = 200
 _FOR_EACH_WRITE = 100
-# Where matrix products take so few multiplications, in the mean, a pool of threads is asked for nothing: 0.4 us each. (The smallest would be
-# quicker by another 1 us without YNNPACK's kernels, but take three times as long to compile.)
+# Where matrix products take so few multiplications, in the mean, a pool of threads is asked for nothing: 0.4 us each.
 _SMALL_PRODUCT = 100_000
 _FOR_SMALL_PRODUCTS = {"xla_cpu_multi_thread_eigen": False}
 # A program with loops is there to save compilations: on a CPU XLA takes 0.6 times as long for it by these, and its runs as long as by all of XLA's
@@ -107,7 +106,7 @@ def options_of(jaxpr: Any) -> dict[str, Any]:
             writes += 1
     small = bool(products) and sum(products) < _SMALL_PRODUCT * len(products)
     without = (convolves and len(jaxpr.eqns) <= _FEW_OPERATIONS) or writes * _FOR_EACH_WRITE > count
-    return {**effort, **(_NO_EMITTERS if without else {}), **(_FOR_SMALL_PRODUCTS if small else {})}
+    return {**NO_YNN, **effort, **(_NO_EMITTERS if without else {}), **(_FOR_SMALL_PRODUCTS if small else {})}
 
 
 def _within(jaxpr: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Foreign functions of XLA's: matrix products, convolutions, the largest elements of windows, images at points, sums
+"""Foreign functions of XLA's: matrix products, reductions, convolutions, the largest elements of windows, images at points, sums
 of a few elements along a dimension, softmax and standardization of rows, what runs along a dimension, and the steps of an LSTM."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import jax
 
 from torchgrad_jax.runtime.native import blas, handlers
 
-PRODUCT, CONVOLUTION, POOLING, SAMPLING, TAPS, ROWS, ALONG, LSTM = [
-    f"torchgrad_jax_{name}" for name in ("product", "convolution", "pooling", "sampling", "taps", "rows", "along", "lstm")
+PRODUCT, REDUCTION, CONVOLUTION, POOLING, SAMPLING, TAPS, ROWS, ALONG, LSTM = [
+    f"torchgrad_jax_{name}" for name in ("product", "reduction", "convolution", "pooling", "sampling", "taps", "rows", "along", "lstm")
 ]
 _HANDLERS = {
-    PRODUCT: handlers.product, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler, SAMPLING: handlers.sampler, TAPS: handlers.resampler,
-    ROWS: handlers.row_handler, ALONG: handlers.looper, LSTM: handlers.recurrer,
+    PRODUCT: handlers.product, REDUCTION: handlers.reducer, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler,
+    SAMPLING: handlers.sampler, TAPS: handlers.resampler, ROWS: handlers.row_handler, ALONG: handlers.looper, LSTM: handlers.recurrer,
 }  # fmt: skip
 # The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)

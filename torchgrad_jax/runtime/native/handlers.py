@@ -128,6 +128,11 @@ def recur(given: Any, made: Any, how: Any) -> bool:
     return recurring.recur(given, made, how)
 
 
+def reducer(minor: int) -> Any:
+    """See `reducing.handler`."""
+    return reducing.handler(minor)
+
+
 def reduced(x: Any, which: int, first: int, after: int) -> Any:
     """What `reducing.reduce` writes into a new array, None where it cannot."""
     shape = x.shape

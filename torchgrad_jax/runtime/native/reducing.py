@@ -1,10 +1,16 @@
-"""Sums, and largest and smallest elements, by functions of C's, in compiled modules (`reducing.pxd`): for the interpreter. Here there are none."""
+"""Sums, and largest and smallest elements, by functions of C's, in compiled modules (`reducing.pxd`): for XLA, and for the
+interpreter. Here there are none."""
 
 from __future__ import annotations
 
 from typing import Any
 
 SUM, LARGEST, SMALLEST = range(3)
+
+
+def handler(minor: int) -> Any:
+    """A capsule with the function that XLA calls, None where there is none. minor: the version of XLA's interface, 0.minor."""
+    return None
 
 
 def reduce(x: Any, out: Any, which: int, first: int, after: int) -> bool:
