@@ -282,6 +282,7 @@ NORMS = {
     "dist": (lambda m, x, y: (m.dist(x, y), x.dist(y, 1), m.dist(x, y, 3)), [A, B]),
     "dist zero": (lambda m, x, y: (m.dist(x, y), m.dist(x, y, 1)), [A, A]),
     **{f"cdist {p}": (lambda m, x, y, p=p: m.cdist(x, y, p), [A, np.concatenate([A[:1], B])]) for p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf)},
+    "cdist nan": (lambda m, x, y: m.cdist(x, y, 1.0), [NANS, B]),
     "cdist product": (lambda m, x, y: m.cdist(x, y), [rng.standard_normal((30, 4)), rng.standard_normal((28, 4))], UNNAMED),
     "cdist batch": (lambda m, x, y: m.cdist(x, y), [C, A]),
     "pdist": (lambda m, x: m.pdist(x), [A]),

@@ -236,6 +236,8 @@ def _cdist_grads(grad: Any, x1: Any, x2: Any, result: Any, p: float, product: bo
 def _cdist_terms(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
     """What each distance adds to the gradient of its element of `x`; to that of `y` the opposite."""
     off = _differences(x, y)
+    if p == 1:
+        return lax.sign(off) * grad[..., None]
     if math.isinf(p):
         there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
         return lax.sign(off) * there
