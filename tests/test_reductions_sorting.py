@@ -216,6 +216,10 @@ ORDER = {
         lambda m, s, v: [m.searchsorted(s.to(t), v.to(t), right=r) for t in (m.float64, m.float32, m.float16, m.int32) for r in (False, True)],
         [rng.integers(-9, 9, (4, 70)).astype(float), rng.integers(-9, 9, (4, 5)).astype(float)],
     ),
+    "searchsorted of many": (
+        lambda m, s, v: (m.searchsorted(s, v), m.searchsorted(s[0], v[1], right=True)),
+        [np.sort(rng.standard_normal((3, 70)), 1), rng.standard_normal((3, 5001))],
+    ),
     "searchsorted nan": (
         lambda m, s, v: [m.searchsorted(s.to(t), v.to(t), right=r) for t in (m.float64, m.float32, m.bfloat16) for r in (False, True)],
         [np.array([-math.inf, -1.0, -0.0, 0.0, 1.0, math.inf, math.nan, math.nan]), np.array([math.nan, 0.0, -0.0, 1.0, 0.5, math.inf, -math.inf])],

@@ -12,7 +12,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <stdlib.h>
     #include <string.h>
-    enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16 };
+    enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16, TJ_SOUGHT = 1 << 11 };
     /* Keys: integers that are ordered as the elements are, NaN being the largest, and both zeros one. */
     #define TJ_KEY_OF_INTEGER(x, bits, most) (bits)
     #define TJ_KEY_OF_FLOAT(x, bits, most) ((x) != (x) ? INT64_MAX : (x) == 0 ? 0 : (bits) < 0 ? (bits) ^ (most) : (bits))
@@ -57,7 +57,9 @@ cdef extern from *:
             int64_t start = 0, end = n;                                                                                       \\
             while (start < end) {                                                                                             \\
                 int64_t middle = start + (end - start) / 2;                                                                   \\
-                if (right ? x[middle] > value : x[middle] >= value) { end = middle; } else { start = middle + 1; }            \\
+                int before = right ? x[middle] > value : x[middle] >= value;                                                  \\
+                end = before ? middle : end;                                                                                  \\
+                start = before ? start : middle + 1;                                                                          \\
             }                                                                                                                 \\
             places[i] = start;                                                                                                \\
         }                                                                                                                     \\
@@ -119,13 +121,23 @@ cdef extern from *:
         }
         return !o.failed;
     }
+    /* `together` of the values sought in one row are a piece, of which each row has `parts`. */
+    typedef struct { const char *x, *sought; int64_t* places; int64_t n, count, together, parts; int size, right; char kind; } tj_searching;
+    static void tj_search_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_searching* s = (const tj_searching*)work;
+        int64_t row = piece / s->parts, first = piece % s->parts * s->together, at = row * s->count + first, rest = s->count - first;
+        (void)hand;
+        TJ_OF_KIND(s->kind, tj_search_)(s->x + row * s->n * s->size, s->n, s->sought + at * s->size, rest < s->together ? rest : s->together, s->right,
+                                        s->places + at);
+    }
     static void tj_search(const char* x, char kind, int size, int64_t rows, int64_t n, const char* sought, int64_t count, int right, int64_t* places) {
-        int64_t row;
-        Py_BEGIN_ALLOW_THREADS
-        for (row = 0; row < rows; row++) {
-            TJ_OF_KIND(kind, tj_search_)(x + row * n * size, n, sought + row * count * size, count, right, places + row * count);
+        tj_searching s = {x, sought, places, n, count, TJ_SOUGHT, tj_pieces(count, TJ_SOUGHT), size, right, kind};
+        if (rows * count < TJ_SOUGHT) { tj_do(0, tj_search_piece, &s, rows * s.parts, 1); }
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            tj_do(0, tj_search_piece, &s, rows * s.parts, 0);
+            Py_END_ALLOW_THREADS
         }
-        Py_END_ALLOW_THREADS
     }
     """
     enum: TJ_FEW_PLACES, TJ_MOST_MERGED
