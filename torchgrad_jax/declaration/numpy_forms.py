@@ -19,7 +19,7 @@ import numpy as np
 
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
 from torchgrad_jax.runtime.baseline import Forms, blocks
-from torchgrad_jax.runtime.baseline.broadcasting import repeated
+from torchgrad_jax.runtime.baseline.broadcasting import FILLED, repeated
 from torchgrad_jax.runtime.baseline.copying import reshaped
 from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.operation import stand_in
@@ -37,8 +37,6 @@ def applied(form: Form, change: Callable[[Callable[..., Any]], Callable[..., Any
     return form.changed(change) if isinstance(form, Forms) else Forms(change(form))
 
 
-# Up to this many elements a filled array costs less than a view that repeats elements.
-_FILLED = 1 << 14
 # Triangles of up to so many elements are kept: making one takes as long as all the rest.
 _KEPT_ELEMENTS = 1 << 16
 _ALL = slice(None)
@@ -235,7 +233,7 @@ def expand(x: Array, size: Shape) -> Array:
     """Dimensions of size 1 repeated: a view where that is much."""
     if x.shape == size:
         return x
-    if math.prod(size) > _FILLED:
+    if math.prod(size) > FILLED:
         return repeated(x, size)
     found = np.empty(size, x.dtype)
     found[...] = x

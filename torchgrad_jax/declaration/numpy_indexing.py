@@ -16,7 +16,7 @@ from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
-from torchgrad_jax.runtime.baseline.loops import SUM, along
+from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
 from torchgrad_jax.runtime.native.handlers import ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
@@ -171,18 +171,13 @@ def _grid(shape: Shape) -> list[Array]:
     return list(np.ogrid[tuple([slice(n) for n in shape])])
 
 
-def _are_beside(x: Array, index: Array, dim: int) -> bool:
-    """Whether all dimensions but `dim` are as long in both: what loops of C's are for."""
-    return (
-        index.dtype == np.int64
-        and index.size > 0
-        and all([n == m for d, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if d != dim % x.ndim])
-    )
+def _has_loop(x: Array, index: Array, dim: int) -> bool:
+    return index.dtype == np.int64 and index.size > 0 and are_beside(x.shape, index.shape, dim)
 
 
 def _along(x: Array, index: Array, dim: int) -> Array:
     """The elements that `index`, in range, picks along `dim`, at its own place in the other dimensions."""
-    if _are_beside(x, index, dim):
+    if _has_loop(x, index, dim):
         found = along("pick_along", x, index, dim=dim, length=x.shape[dim], told=(index.shape[dim],), shape=index.shape)
         if found is not None:
             return found
@@ -234,7 +229,7 @@ def _with_rows_shape(x: Array, index: Array, source: Array, alpha: Any, dim: int
 
 def _with_elements(x: Array, index: Array, src: Array, dim: int) -> Array:
     src = src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
-    if _are_beside(x, index, dim):
+    if _has_loop(x, index, dim):
         found = along("put_along", src, index, x, dim=dim, length=x.shape[dim], told=(index.shape[dim], SUM, 1), shape=x.shape)
         if found is not None:
             return found

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax.interpreters import ad
 
-from torchgrad_jax.runtime.baseline.loops import AT_PLACE, LAST, LEAST, MOST, SUM, how_along
+from torchgrad_jax.runtime.baseline.loops import AT_PLACE, LAST, LEAST, MOST, SUM, are_beside, how_along
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ALONG
 
@@ -108,15 +108,10 @@ ad.primitive_jvps[_PICKED], ad.primitive_transposes[_PICKED] = _picked_tangent, 
 ad.primitive_jvps[_PUT], ad.primitive_transposes[_PUT] = _put_tangent, _put_transposed
 
 
-def are_beside(x: Any, index: Any, dim: int) -> bool:
-    """Whether each index is at its own place in all the other dimensions, and there is one for each of these."""
-    return x.ndim == index.ndim and _resized(x.shape, dim % x.ndim - x.ndim, 1) == _resized(index.shape, dim % x.ndim - x.ndim, 1)
-
-
 def picked(x: Any, index: Any, dim: int) -> Any:
     """The elements at `index`, in range, along `dim`."""
     dim = dim % x.ndim - x.ndim
-    if fits(x, places=(index,)) and are_beside(x, index, dim):
+    if fits(x, places=(index,)) and are_beside(x.shape, index.shape, dim):
         return _PICKED.bind(x, index, dim=dim, length=x.shape[dim], told=(index.shape[dim],))[0]
     return _said_picked(x, index, dim=dim)[0]
 
@@ -127,7 +122,7 @@ def put(values: Any, index: Any, dim: int, how: int, x: Any = None, length: int 
     dim = dim % values.ndim - values.ndim
     given, length = (values,) if x is None else (values, x), length if x is None else x.shape[dim]
     told = (index.shape[dim], how, int(x is not None))
-    if length and fits(*given, places=(index,)) and values.shape == index.shape and (x is None or are_beside(x, index, dim)):
+    if length and fits(*given, places=(index,)) and values.shape == index.shape and (x is None or are_beside(x.shape, index.shape, dim)):
         return _PUT.bind(values, index, *given[1:], dim=dim, length=length, told=told)[0]
     return _said_put(values, index, x, dim=dim, length=length, told=told)[0]
 

@@ -30,7 +30,8 @@ class Chain:
     dtype: of the numbers in registers, float32 or float64. operands: for each the letter of its dtype, how many elements it has, and whether it is
     one number for all of the others'. results: the letter of each. code: for each operation its number (`lanes`), and which slots it writes and
     reads: operands, results, registers. registers: how many there are behind one for each such number. strided: the operands that are not
-    contiguous, and copied. otherwise: does the same with operands whose memory is not as it is said here.
+    contiguous, and copied. brains: the operands and results of bfloat16. otherwise: does the same with operands
+    whose memory is not as it is said here.
     """
 
     __slots__ = (

@@ -11,7 +11,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline.cost import CHEAP, weight
 
 # Up to this many elements a filled array costs less than a view that repeats elements, which all that reads it goes through in more steps.
-_FILLED = 1 << 14
+FILLED = 1 << 14
 
 
 def repeated(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -46,7 +46,7 @@ def broadcaster(own: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype, f
     if is_prefixed(own, shape):
         index = (None,) * (len(shape) - len(own)) + (...,)
         return (lambda x: x[index]), 0.0
-    if size > _FILLED and not filled:
+    if size > FILLED and not filled:
         return (lambda x: repeated(x, shape)), 1500.0
     empty = np.empty
 

@@ -271,6 +271,12 @@ def _spelling(eqn: Any) -> Any:
     return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
 
 
+def are_beside(shape: Ints, index: Ints, dim: int) -> bool:
+    """Whether arrays of these shapes differ along `dim` alone, so that each index is at its own place in the other dimensions."""
+    dim %= max(len(shape), 1)
+    return shape[:dim] == index[:dim] and shape[dim + 1 :] == index[dim + 1 :]
+
+
 def along(name: str, *arrays: Any, dim: int, length: int, told: tuple[int, ...], shape: tuple[int, ...]) -> Any:
     """The one result, of this shape, of the loop of arrays that are not empty; None where it is not for them."""
     x = arrays[0]

@@ -51,7 +51,7 @@ _MUCH = 1 << 17
 
 
 def is_by_loops(eqn: Any) -> bool:
-    """Whether an equation is a sum or an extreme of so much that C's loops share it: XLA's take three times as long, by one thread."""
+    """Whether an equation is a sum or an extreme of so much that C's loops share it, which XLA's programs call as well."""
     name, given = eqn.primitive.name, eqn.invars[0].aval
     return name in ("reduce_sum", "reduce_max", "reduce_min") and given.size >= _MUCH and _has_loops(eqn.outvars[0].aval.dtype)
 

@@ -88,8 +88,12 @@ def _how_of_reduction(which: int, x: Any, *, axes: tuple[int, ...], **_: Any) ->
     return np.array([which, x.dtype == np.float64, *sizes], np.int64)
 
 
+def _without(x: Any, *, axes: tuple[int, ...], **_: Any) -> list[tuple[int, ...]]:
+    return [tuple([n for d, n in enumerate(x.shape) if d not in axes])]
+
+
 _REDUCTIONS = {
-    name: Loop(REDUCTION, partial(_how_of_reduction, which), lambda x, *, axes, **_: [()], 1 << 13)
+    name: Loop(REDUCTION, partial(_how_of_reduction, which), _without, 1 << 13)
     for name, which in (("reduce_sum", reducing.SUM), ("reduce_max", reducing.LARGEST), ("reduce_min", reducing.SMALLEST))
 }
 

@@ -89,11 +89,10 @@ static void TJ_NAMED(tj_at_places)(const tj_looping* l, int64_t outer, int64_t f
             break;
         }
         default:
-            if (!hand->kept) { hand->kept = malloc((size_t)l->n * sizeof(TJ_KEY)); }
-            for (j = 0; j < count && hand->kept; j++) {
+            for (j = 0; j < count; j++) {
                 int64_t at = outer * step + first + j;
                 TJ_NAMED(tj_select)(x + of_all + j, (TJ_REAL*)l->arrays[1] + at, (int64_t*)l->arrays[2] + at, l->n, step, many, how[TJ_OWN + 1],
-                                    (TJ_KEY*)hand->kept);
+                                    (TJ_KEY*)tj_room(hand, (size_t)l->n * sizeof(TJ_KEY)));
             }
     }
 }

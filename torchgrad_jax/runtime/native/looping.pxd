@@ -20,6 +20,12 @@ cdef extern from *:
         const int64_t* how;
         int64_t of, outer, n, inner, together;
     } tj_looping;
+    /* What a thread works in, which it keeps from one unit to the next. Without memory there is no result. */
+    static void* tj_room(tj_hand* hand, size_t size) {
+        if (!hand->kept) { hand->kept = malloc(size); }
+        if (!hand->kept) { abort(); }
+        return hand->kept;
+    }
     #define TJ_REAL float
     #define TJ_KEY int32_t
     #define TJ_MOST_KEY INT32_MAX

@@ -10,12 +10,9 @@ typedef struct {
     TJ_REAL *now, *new, *old;
 } TJ_NAMED(tj_spelling);
 
-static int TJ_NAMED(tj_spell_begin)(TJ_NAMED(tj_spelling)* c, const int64_t* how, const TJ_REAL* given, void* const* rest, int64_t sample, tj_hand* hand) {
+static void TJ_NAMED(tj_spell_begin)(TJ_NAMED(tj_spelling)* c, const int64_t* how, const TJ_REAL* given, void* const* rest, int64_t sample, tj_hand* hand) {
     int64_t longest = how[TJ_OWN], wide = 2 * longest + 5, blank = how[TJ_OWN + 1], length = ((const int64_t*)rest[2])[sample], s;
-    int64_t* whole;
-    if (!hand->kept) { hand->kept = malloc((size_t)(wide * (2 * 8 + 3 * sizeof(TJ_REAL)))); }
-    if (!hand->kept) { return 0; }
-    whole = (int64_t*)hand->kept;
+    int64_t* whole = (int64_t*)tj_room(hand, (size_t)(wide * (2 * 8 + 3 * sizeof(TJ_REAL))));
     c->given = given + sample * how[4];
     c->samples = how[3];
     c->classes = how[4];
@@ -37,7 +34,6 @@ static int TJ_NAMED(tj_spell_begin)(TJ_NAMED(tj_spelling)* c, const int64_t* how
     }
     c->skips[c->states] = c->skips[c->states + 1] = 0;
     for (s = -2; s < c->states + 2; s++) { c->new[s] = c->old[s] = -INFINITY; }
-    return 1;
 }
 /* Of each state the sum of its own, the next and the one after that, if `skips` says so, in the direction of `step`; and its probability. */
 TJ_INLINE void TJ_NAMED(tj_spell_step)(const TJ_REAL* TJ_ONLY old, const int64_t* TJ_ONLY skips, const TJ_REAL* TJ_ONLY now, TJ_REAL* TJ_ONLY made,
@@ -61,7 +57,7 @@ TJ_CLONES static void TJ_NAMED(tj_spell)(const tj_looping* l, int64_t sample, tj
     TJ_NAMED(tj_spelling) c;
     TJ_REAL *loss = (TJ_REAL*)l->arrays[4] + sample, *alpha = (TJ_REAL*)l->arrays[5];
     int64_t t, s, count;
-    if (!TJ_NAMED(tj_spell_begin)(&c, l->how, (const TJ_REAL*)l->arrays[0], l->arrays + 1, sample, hand)) { return; }
+    TJ_NAMED(tj_spell_begin)(&c, l->how, (const TJ_REAL*)l->arrays[0], l->arrays + 1, sample, hand);
     count = 2 * c.length + 1;
     for (t = 0; t < l->outer; t++) {
         TJ_REAL* row = alpha + (t * c.samples + sample) * c.states;
@@ -90,7 +86,7 @@ TJ_CLONES static void TJ_NAMED(tj_spell_grad)(const tj_looping* l, int64_t sampl
     TJ_REAL* made = (TJ_REAL*)l->arrays[7];
     int64_t t, s, k, count;
     int impossible = isinf(loss);
-    if (!TJ_NAMED(tj_spell_begin)(&c, l->how, (const TJ_REAL*)l->arrays[1], l->arrays + 2, sample, hand)) { return; }
+    TJ_NAMED(tj_spell_begin)(&c, l->how, (const TJ_REAL*)l->arrays[1], l->arrays + 2, sample, hand);
     count = 2 * c.length + 1;
     for (t = l->outer - 1; t >= 0; t--) {
         const TJ_REAL *row = c.given + t * c.samples * c.classes, *before = alpha + (t * c.samples + sample) * c.states;
