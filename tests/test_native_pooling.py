@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
@@ -48,6 +48,7 @@ def up_to(most, least=1):
 
 
 @settings(max_examples=60, deadline=None)
+@example([2, 3], 3, (1, 1, 1), (3, 3, 4), (1, 1, 2), (1, 1, 1), (1, 1, 1), True, False, 0)  # a window of -inf and padding alone
 @given(
     planes=st.lists(st.integers(1, 3), min_size=1, max_size=2), dims=st.integers(1, 3), volume=up_to(11), kernel=up_to(4), stride=up_to(3),
     padding=up_to(1, 0), dilation=up_to(3), ceil_mode=st.booleans(), double=st.booleans(), seed=st.integers(0, 9),

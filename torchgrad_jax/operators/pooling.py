@@ -89,6 +89,8 @@ def _choice(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, s
     flat, inside = _window_indices(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
     windows = _gathered(x, flat, inside, len(kernel))
     place = _last_nan_or_largest(windows).astype(np.int32)
+    if not inside.all():  # of nothing but -inf, the first that is no padding
+        place = jnp.where(jnp.asarray(inside)[np.arange(len(inside)), place], place, np.int32(inside.argmax(1)))
     best = jnp.take_along_axis(windows, place[..., None], -1, mode="clip")[..., 0]
     shape = (*x.shape[: -len(kernel)], *sizes)
     return best.reshape(shape), place.reshape(shape)
