@@ -101,6 +101,12 @@ class Program(ProgramFields):
             found = self._estimates[key] = Estimate(self.calls, len(self.outputs), self.device)
         return found
 
+    @property
+    def small(self) -> bool:
+        """Whether calling what is compiled of it would take no less time than interpreting it, as one list of calls if it has become one."""
+        merged = None if self.interpreted is None else self.interpreted.merged
+        return self.estimate.small if merged is None or not merged.final else self.estimate.is_small_as(len(merged.ready[0]))
+
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""
         by_number = {a.dtype.kind: a for a in numbers} if numbers else {}

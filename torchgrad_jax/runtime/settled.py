@@ -72,7 +72,7 @@ def settled(program: Any, alive: bytes) -> Settled | None:
         found.compiled, found.long = True, program.is_long()
         return found if form.ahead else None
     interpreted = program.interpreted
-    if program.tier != INTERPRETED or program.common is not None or form.spent or interpreted is None or not program.estimate.small:
+    if program.tier != INTERPRETED or interpreted is None or not program.small:
         return None
     merged = interpreted.merged
     if merged is None or not merged.final:

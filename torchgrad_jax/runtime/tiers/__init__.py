@@ -72,6 +72,8 @@ def _chosen(program: Any) -> str:
     common = program.common
     if program.form.function is not None:
         return COMPILED
+    if program.interpreted is not None and program.small:
+        return INTERPRETED
     if common is not None and common.function is not None:
         return ROLLED if common.members >= LENGTHS or not _is_worth_unrolling(program) else COMPILED
     if modes.execution == "eager" or not program.calls:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime import modes
+from torchgrad_jax.runtime.baseline.cost import STEP
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recording.fields import CallFields
 
@@ -16,6 +17,7 @@ COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for e
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
+SETTLED = 12_000.0  # so much of the former is saved where nothing is left to be decided (`runtime.settled`)
 # XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
 AT_ONCE, WAKING = 8, 50_000.0
@@ -60,7 +62,7 @@ class Estimate:
     plans, and calling what is compiled would even then cost no less than interpreting.
     """
 
-    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one")
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one", "_steps")
 
     def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
         price = prices(where)
@@ -70,6 +72,11 @@ class Estimate:
         self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
         self.planned, self.whole = any(self.plans), all(self.plans)
         self.small = self.whole and self.interpreting <= self.calling
+        self._steps = OPERATION * len(calls) + (STEP * sum([plan.size for plan in self.plans]) if self.whole else 0.0)
+
+    def is_small_as(self, calls: int) -> bool:
+        """`small`, where all plans have become one list of so many calls. What is called again and again has become the cheaper, too."""
+        return self.whole and self.interpreting - self._steps + STEP * calls <= self.calling - SETTLED
 
     def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
         """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
