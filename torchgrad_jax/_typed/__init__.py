@@ -27,7 +27,8 @@ MODULES = (
     "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/fields", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order",
-    "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/engine", "autograd/function",
+    "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
+    "autograd/engine", "autograd/function",
     "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced", "lifting/purity",
     "operators/kernels/drawing",
 )  # fmt: skip

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torchgrad_jax.autograd import tape
-from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks, tensor_pre_hooks
+from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
 from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.autograd.sparse_gradients import gradient, with_sparse
+from torchgrad_jax.autograd.walk import leading_to, ordered_nodes, run_nodes
 from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.history import REPEATED, repeats
@@ -40,7 +40,6 @@ from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.user_code import warn_once
 from torchgrad_jax.runtime.value import Value
 
-_by_sequence = attrgetter("seq")
 # Of passes that run inside each other, each of them some ten Python frames deep.
 DEPTH_OF_A_THREAD = 30
 
@@ -174,7 +173,7 @@ class GraphTask:
             )
         if self.executed is None:
             order = queue_order(self.roots, None)
-            self.executed = set(order) if self.captures is None else _leading_to(order, self.wanted.keys()) | self.wanted.keys()
+            self.executed = set(order) if self.captures is None else leading_to(order, self.wanted.keys()) | self.wanted.keys()
         return node in self.executed
 
     def replay(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None] | None:
@@ -230,60 +229,13 @@ class GraphTask:
             watch.ends()
 
     def _run(self, roots: Sequence[Edge], grads: Sequence[Tensor]) -> list[Tensor | None]:
-        order, watch = self._arrange(roots), self.watch
-        calculus, buffers, missing, undo = self.calculus, self.buffers, self.missing, self.undo
-        retain, wanted, needed, rec = self.retain_graph, self.wanted, self.needed, self.calculus.recorder
+        order, calculus, missing = self._arrange(roots), self.calculus, self.missing
         for (node, nr), grad in zip(roots, grads, strict=True):
             self._put(node, nr, grad if calculus.tensors else grad._read())
         for node, _ in roots:
-            if node in missing and missing[node] == 0 and node in buffers:
+            if node in missing and missing[node] == 0 and node in self.buffers:
                 self._accumulate(node)
-        evaluates = self.evaluates
-        for node in self.walk(order):
-            if type(node) is AccumulateGrad:  # only where the order of leaves matters
-                self._accumulate(node)
-                continue
-            if watch is not None:
-                watch.begins(node)
-            received = buffers.pop(node, None) or [None]
-            runs = needed is None or node in needed
-            if node in wanted and not self.accumulate:
-                # PyTorch takes the gradient of a node that must run as it comes in, of one that need not after its tensors' hooks.
-                if node.hooks is not None and not runs:
-                    received = tensor_pre_hooks(calculus, node, received)
-                self._capture(node, received)
-            elif not runs and node in self.begins and node.hooks is not None:
-                tensor_pre_hooks(calculus, node, received)
-            if not runs:
-                continue
-            if node.hooks is not None:
-                received = tensor_pre_hooks(calculus, node, received)
-                if node.hooks.pre:
-                    received = node_pre_hooks(calculus, node, received)
-            if received[0] is None and received.count(None) == len(received) and not node.runs_without_gradient:
-                outs: tuple[Any, ...] = (None,) * len(node.next)
-            else:
-                self.received = received
-                outs = node.run(calculus, received) if evaluates is None else evaluates(node, received)
-            if node.hooks is not None and node.hooks.post:
-                outs = node_post_hooks(calculus, node, outs, received)
-            if watch is not None:
-                watch.gave(node, outs, calculus.needed)
-            if not retain:
-                undo.free(node, rec.epoch)
-            for (target, nr), grad in zip(node.next, outs, strict=True):
-                if grad is not None:
-                    buffer = buffers.get(target)
-                    if buffer is None and nr == 0:
-                        buffers[target] = [grad]
-                    else:
-                        self._put(target, nr, grad)
-                if target in missing:
-                    missing[target] -= 1
-                    if not missing[target]:
-                        self._accumulate(target)
-                        if watch is not None:
-                            watch.begins(node)
+        run_nodes(self, self.walk(order))
         return self._results()
 
     def walk(self, order: Sequence[Node]) -> Iterable[Node]:
@@ -298,12 +250,12 @@ class GraphTask:
     def _arrange(self, roots: Sequence[Edge]) -> Sequence[Node]:
         """The nodes in the order in which they run; the leaves with them where their order can be seen, else apart in `missing`, which has the
         number of gradients that each waits for."""
-        order, ordered = self._order(roots)
+        order, ordered = ordered_nodes(roots, self.missing)
         if not ordered:
             order = [node for node in queue_order(roots, None) if type(node) is not AccumulateGrad]
         if self.captures is not None:
             self.begins = {node for node, _ in roots}
-            self.needed = _leading_to(order, self.wanted.keys())
+            self.needed = leading_to(order, self.wanted.keys())
             self.calculus.needed = self.needed | self.wanted.keys()
             if self.accumulate:
                 self.needed = self.calculus.needed
@@ -320,36 +272,6 @@ class GraphTask:
             extra = node.variable._extra
             hooked += bool(node.hooks is not None or (extra is not None and (extra.hooks or extra.post_hooks)))
         return hooked > 1
-
-    def _order(self, roots: Sequence[Edge]) -> tuple[list[Node], bool]:
-        """All nodes that can be reached, later ones first; leaves apart, with the number of gradients they wait for. And whether
-        every edge leads to an earlier node, as it does unless several threads made the graph: they count for themselves."""
-        missing = self.missing
-        seen: set[Node] = set()
-        stack: list[Node] = []
-        ordered = True
-        for node, _ in roots:
-            if type(node) is AccumulateGrad:
-                missing.setdefault(node, 0)
-            elif node not in seen:
-                seen.add(node)
-                stack.append(node)
-        order = []
-        while stack:
-            node = stack.pop()
-            order.append(node)
-            seq = node.seq
-            for target, _ in node.next:
-                if type(target) is AccumulateGrad:
-                    missing[target] = missing.get(target, 0) + 1
-                else:
-                    if target.seq >= seq:
-                        ordered = False
-                    if target not in seen:
-                        seen.add(target)
-                        stack.append(target)
-        order.sort(key=_by_sequence, reverse=True)
-        return order, ordered
 
     def _put(self, node: Node, nr: int, grad: Any) -> None:
         buffer = self.buffers.get(node)
@@ -561,17 +483,6 @@ def _tell_of_layout(variable: Tensor, grad: Tensor) -> None:
 
 # Passes of several threads may reach one leaf.
 _accumulating = threading.Lock()
-
-
-def _leading_to(order: list[Node], wanted: Collection[Node]) -> set[Node]:
-    """The nodes that have a wanted one among their descendants."""
-    found: set[Node] = set()
-    for node in reversed(order):  # earlier nodes first: descendants are known
-        for target, _ in node.next:
-            if target in wanted or target in found:
-                found.add(node)
-                break
-    return found
 
 
 # ---------------------------------------------------------------------- computing on Values and on Tensors

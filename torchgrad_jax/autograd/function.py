@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from torchgrad_jax.autograd.function_forward import push_function
@@ -14,6 +13,7 @@ from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import refuse_inference, turn
 from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
+from torchgrad_jax.core.fields import FunctionFields, TensorFields
 from torchgrad_jax.core.history import CopySlices
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.node import Calculus, Edge, Hooks, Node, Saved, shown
@@ -115,12 +115,12 @@ class _Computed:
         return self if node is None else self.compute(node)
 
 
-class BackwardCFunction(FunctionCtx, Node):
+class BackwardCFunction(FunctionCtx, Node, FunctionFields):  # type: ignore[misc] # beside its dict and its references Node adds no fields
     """The node of a Function call, and its `ctx`."""
 
-    __slots__ = ("_call",)
+    __slots__ = ()
     runs_without_gradient = True
-    _saved: tuple[Saved, ...] | None = ()
+    _saved: tuple[Saved, ...] | None
     _forward_cls: type[Function]
     _call: _Call
     output_avals: Any = _Computed(lambda self: self._call.outputs)
@@ -191,43 +191,7 @@ class BackwardCFunction(FunctionCtx, Node):
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
-        call = self._call
-        lifted = _lift(self, calculus, grads)
-        hooks = self.hooks
-        for name, value in call.users.items():
-            setattr(self, name, value)
-        try:
-            found = BackwardCFunction.apply(self, *lifted)
-        finally:
-            _put_aside_users(self, hooks)
-        given = found if isinstance(found, tuple) else (found,)
-        expected = len(call.is_tensor)
-        if expected == 1 and len(given) == 1 and type(given[0]) is Tensor and call.needs == _NEEDED:
-            return (_fitting(self, calculus, given[0], 0),)
-        if len(given) > expected and all(g is None for g in given[expected:]):
-            given = given[:expected]
-        if len(given) != expected:
-            raise RuntimeError(
-                f"function {type(self).__name__} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
-            )  # fmt: skip
-        for i, (g, is_tensor) in enumerate(zip(given, call.is_tensor, strict=True)):
-            if g is not None and not is_tensor:
-                raise RuntimeError(
-                    f"function {type(self).__name__} returned a gradient different than None at position {i + 1}, but the corresponding forward "
-                    "input was not a Variable"
-                )
-        tensors = [g for g, is_tensor in zip(given, call.is_tensor, strict=True) if is_tensor]
-        for g in tensors:
-            if g is not None and not isinstance(g, Tensor):
-                raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
-        outs = []
-        hooked = hooks is not None and len(hooks.post) > 0
-        for i, (g, needs) in enumerate(zip(tensors, call.needs, strict=True)):
-            if needs:
-                outs.append(None if g is None else _fitting(self, calculus, g, i))
-            elif hooked and g is not None:
-                call.others[i] = g if calculus.tensors else g._read()
-        return tuple(outs)
+        return _run(self, calculus, grads)
 
     def for_others(self) -> dict[int, Any]:
         """See Node."""
@@ -244,22 +208,66 @@ class BackwardCFunction(FunctionCtx, Node):
 _NEEDED = (True,)
 
 
+def _run(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
+    """See `BackwardCFunction.run`."""
+    ctx: Any = node
+    call, hooks = ctx._call, ctx.hooks
+    lifted = _lift(node, calculus, grads)
+    if call.users:
+        for name, value in call.users.items():
+            setattr(node, name, value)
+    try:
+        found = BackwardCFunction.apply(node, *lifted)
+    finally:
+        _put_aside_users(node, hooks)
+    given = found if isinstance(found, tuple) else (found,)
+    expected = len(call.is_tensor)
+    if expected == 1 and len(given) == 1 and type(given[0]) is Tensor and call.needs == _NEEDED:
+        return (_fitting(node, calculus, given[0], 0),)
+    if len(given) > expected and all(g is None for g in given[expected:]):
+        given = given[:expected]
+    if len(given) != expected:
+        raise RuntimeError(
+            f"function {type(node).__name__} returned an incorrect number of gradients (expected {expected}, got {len(given)})"
+        )  # fmt: skip
+    for i, (g, is_tensor) in enumerate(zip(given, call.is_tensor, strict=True)):
+        if g is not None and not is_tensor:
+            raise RuntimeError(
+                f"function {type(node).__name__} returned a gradient different than None at position {i + 1}, but the corresponding forward "
+                "input was not a Variable"
+            )
+    tensors = [g for g, is_tensor in zip(given, call.is_tensor, strict=True) if is_tensor]
+    for g in tensors:
+        if g is not None and not isinstance(g, Tensor):
+            raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
+    outs = []
+    hooked = hooks is not None and len(hooks.post) > 0
+    for i, (g, needs) in enumerate(zip(tensors, call.needs, strict=True)):
+        if needs:
+            outs.append(None if g is None else _fitting(node, calculus, g, i))
+        elif hooked and g is not None:
+            call.others[i] = g if calculus.tensors else g._read()
+    return tuple(outs)
+
+
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
     """After the user's code: its attributes that have names of the engine's make way for those."""
-    call, own = node._call, node.__dict__
-    if not _ENGINE_NAMES.isdisjoint(own):
+    ctx: Any = node
+    call, own = ctx._call, node.__dict__
+    if own and not _ENGINE_NAMES.isdisjoint(own):
         call.users.update({name: own.pop(name) for name in _ENGINE_NAMES.intersection(own)})
-    if node.next is not call.edges:
-        call.users["next"], node.next = node.next, call.edges
-    if node.seq is not call.seq:
-        call.users["seq"], node.seq = node.seq, call.seq
-    if not (node.hooks is None or isinstance(node.hooks, Hooks)):
-        call.users["hooks"], node.hooks = node.hooks, hooks
+    if ctx.next is not call.edges:
+        call.users["next"], ctx.next = ctx.next, call.edges
+    if ctx.seq is not call.seq:
+        call.users["seq"], ctx.seq = ctx.seq, call.seq
+    if not (ctx.hooks is None or isinstance(ctx.hooks, Hooks)):
+        call.users["hooks"], ctx.hooks = ctx.hooks, hooks
 
 
 def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list[Any]:
     """The gradients as the user's backward gets them, one for each output."""
-    call = node._call
+    ctx: Any = node
+    call = ctx._call
     if len(grads) == 1 and len(call.outputs) == 1 and grads[0] is not None:
         return grads if calculus.tensors else [wrap(calculus.recorder.alias(grads[0]))]
     grads = grads + [None] * (len(call.outputs) - len(grads))
@@ -392,66 +400,97 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
                     raise RuntimeError(NOT_SEPARATE)
                 return rec.level.function(cls, args)
             if rec.flags.watch is not None:
-                return rec.flags.watch.function(cls, args, lambda: cls._recorded(args, cls.forward, separate))
-        return cls._recorded(args, cls.forward, separate)
+                return rec.flags.watch.function(cls, args, lambda: record_call(cls, args, cls.forward, separate))
+        return record_call(cls, args, cls.forward, separate)
 
-    @classmethod
-    def _recorded(cls, args: tuple[Any, ...], forward: Callable[..., Any], separate: bool) -> Any:
-        """Run `forward`, and record it. separate: whether it takes no ctx, which `setup_context` then gets."""
-        rec = per_thread.recorder
-        recording = rec.grad_enabled
-        is_tensor = tuple([isinstance(a, Tensor) for a in args])
-        tensors = args if False not in is_tensor else [a for a in args if isinstance(a, Tensor)]
-        if rec.level is not None:
-            rec.level.departs()
-        for t in tensors:
-            if rec.level is not None:
-                rec.level.meets(t)
-            if t._storage is not None:
-                t._read()
-        needs = tuple([recording and t._rg for t in tensors])
-        differentiable = True in needs
-        tangents = {} if rec.level is None else tangents_of(tensors)
-        if differentiable and rec.turned:
-            turn(rec)
-        ctx = cls._backward_cls()
-        ctx.needs_input_grad = tuple([t and a._rg for t, a in zip(is_tensor, args, strict=True)])
-        ctx.next = tuple([t._edge() for t in tensors if t._rg]) if differentiable else ()
-        ctx.seq, ctx.hooks = rec.sequence, None
-        rec.sequence += 1
-        if differentiable and rec.rare:
-            note_node(rec, ctx)
-        ctx._call = call = _Call(is_tensor, needs, tuple([t._aval for t in tensors]), ctx.next, ctx.seq)
-        rec.grad_enabled = False
-        try:
-            with without_duals(rec) if tangents else nullcontext():
-                if separate:
-                    found = forward(*args)
-                    cls.setup_context(ctx, args, found)
-                else:
-                    found = forward(ctx, *args)
-            _put_aside_users(ctx, None)
-            several = isinstance(found, tuple)
-            if is_new(found, tensors) and ctx.dirty_tensors is None and ctx.non_differentiable is None:
-                outs, call.outputs, call.carries = (found,), (found._value.aval,), (differentiable,)
-                if differentiable:
-                    found._rg, found._node, found._nr = True, ctx, 0
-            else:
-                marks = Marks(tensors, ctx.dirty_tensors, ctx.non_differentiable)
-                outs, call.carries = settle_outputs(ctx, found if several else (found,), marks, differentiable)
-                call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
-        finally:
-            rec.grad_enabled = recording
-        if differentiable:
-            to_save = ctx.to_save or ()
-            _check_saved(to_save)
-            refuse_inference(to_save)
-            ctx._saved = tuple([save(rec, t, ctx, t is not None and t._node is ctx, _refers_to(t, ctx)) for t in to_save])
+
+def record_call(cls: type[Function], args: tuple[Any, ...], forward: Callable[..., Any], separate: bool) -> Any:
+    """Run `forward`, and record it. separate: whether it takes no ctx, which `setup_context` then gets."""
+    rec: Any = per_thread.recorder
+    recording, level = rec.grad_enabled, rec.level
+    is_tensor = tuple([isinstance(a, TensorFields) for a in args])
+    tensors = args if False not in is_tensor else tuple([a for a in args if isinstance(a, TensorFields)])
+    if level is not None:
+        level.departs()
+    needs_input_grad, needs, avals, edges, differentiable = _described(args, tensors, level, recording)
+    tangents = {} if level is None else tangents_of(tensors)
+    if differentiable and rec.turned:
+        turn(rec)
+    made = cls._backward_cls()
+    ctx: Any = made
+    own = made.__dict__
+    own["needs_input_grad"] = needs_input_grad
+    ctx.next, ctx.seq, ctx.hooks, ctx._saved = edges, rec.sequence, None, ()
+    rec.sequence += 1
+    if differentiable and rec.rare:
+        note_node(rec, made)
+    call = _Call(is_tensor, needs, avals, edges, ctx.seq)
+    ctx._call = call
+    rec.grad_enabled = False
+    try:
         if tangents:
-            ctx.saved_for_forward = ctx.saved_for_forward or ()  # jvp sees nothing of what was saved for backward
-            push_function(ctx, args, found if several else (found,), outs, tangents)
-        ctx.to_save = ctx.saved_for_forward = ctx.dirty_tensors = ctx.non_differentiable = None
-        return tuple(outs) if several else outs[0]
+            with without_duals(rec):
+                found = _called(cls, made, args, forward, separate)
+        else:
+            found = _called(cls, made, args, forward, separate)
+        _put_aside_users(made, None)
+        several = isinstance(found, tuple)
+        if made.dirty_tensors is None and made.non_differentiable is None and is_new(found, tensors):
+            outs: Any = (found,)
+            first: Any = found
+            call.outputs, call.carries = (first._value.aval,), (differentiable,)
+            if differentiable:
+                first._rg, first._node, first._nr = True, made, 0
+        else:
+            marks = Marks(tensors, made.dirty_tensors, made.non_differentiable)
+            outs, call.carries = settle_outputs(made, found if several else (found,), marks, differentiable)
+            call.outputs = tuple([t._aval if isinstance(t, Tensor) else None for t in outs])
+    finally:
+        rec.grad_enabled = recording
+    if differentiable and made.to_save:
+        _check_saved(made.to_save)
+        refuse_inference(made.to_save)
+        ctx._saved = tuple([save(rec, t, made, t is not None and t._node is made, _refers_to(t, made)) for t in made.to_save])
+    if tangents:
+        made.saved_for_forward = made.saved_for_forward or ()  # jvp sees nothing of what was saved for backward
+        push_function(made, args, found if several else (found,), outs, tangents)
+    for name in _FOR_FORWARD:
+        own.pop(name, None)
+    return tuple(outs) if several else outs[0]
+
+
+# What `forward` says, which is over with it.
+_FOR_FORWARD = ("to_save", "saved_for_forward", "dirty_tensors", "non_differentiable")
+
+
+def _described(args: tuple[Any, ...], tensors: tuple[Any, ...], level: Any, recording: bool) -> tuple[Any, ...]:
+    """Which arguments require a gradient, which of the tensors get one, the tensors' avals, where gradients go, and whether any does."""
+    needs, avals, edges = [], [], []
+    for a in tensors:
+        t: Any = a
+        if level is not None:
+            level.meets(a)
+        if t._storage is not None:
+            a._read()
+        needed = recording and t._rg
+        needs.append(needed)
+        avals.append(t._value.aval if t._storage is None else a._aval)
+        if needed:
+            edges.append(a._edge())
+    if len(args) == len(tensors) and (recording or True not in [a._rg for a in tensors]):
+        wanted = tuple(needs)
+    else:
+        wanted = tuple([isinstance(a, TensorFields) and a._rg for a in args])
+    return wanted, tuple(needs), tuple(avals), tuple(edges), True in needs
+
+
+def _called(cls: type[Function], ctx: Any, args: tuple[Any, ...], forward: Callable[..., Any], separate: bool) -> Any:
+    """What `forward` returns."""
+    if not separate:
+        return forward(ctx, *args)
+    found = forward(*args)
+    cls.setup_context(ctx, args, found)
+    return found
 
 
 def _with_defaults(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchgrad_jax.core.fields import OpNodeFields
 from torchgrad_jax.core.node import Node
-from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.declaration.fields import PlanFields
 
 
 def grad_before_write(extra: Any, old: Tensor) -> tuple[Any, Tensor, Any, int]:
@@ -31,12 +32,21 @@ class Undo:
         self.epoch: Any = None
         self.rest: Sequence[Node] | None = None
 
-    def free(self, node: Node, epoch: Any) -> None:
+    def free(self, node: Any, epoch: Any) -> None:
         """Let a node go of what it has saved."""
         if epoch is not self.epoch:
             self.freed.clear()
             self.epoch = epoch
-        self.freed.append((node, node.saved if isinstance(node, OpNode) else node.content()))
+        if isinstance(node, OpNodeFields):
+            op: OpNodeFields = node
+            self.freed.append((node, op.saved))
+            plan: PlanFields = op.plan
+            if type(op.saved) is tuple:
+                if plan.frees:
+                    op.saved = None
+                return
+        else:
+            self.freed.append((node, node.content()))
         node.release()
 
     def take_back(self) -> None:

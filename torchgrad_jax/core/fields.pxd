@@ -20,6 +20,23 @@ cdef class OpNodeFields(NodeFields):
     cdef public object plan, saved
 
 
+cdef class FunctionFields(NodeFields):
+    cdef public object _call
+    cdef public tuple _saved
+
+
+cdef class SavedFields:
+    cdef public Value value
+    cdef public object kept, source, nr, unpack_hook
+    cdef public tuple packed
+    cdef public bint own, freed
+
+
+cdef class CalculusFields:
+    cdef public object recorder, call, add, unpack, placed, needed
+    cdef public bint tensors, records
+
+
 cdef class CopySlicesFields(NodeFields):
     cdef public object inner, aval, refusal
     cdef public tuple links

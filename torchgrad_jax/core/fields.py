@@ -45,6 +45,42 @@ class OpNodeFields(NodeFields):
     saved: tuple[Any, ...] | None
 
 
+class FunctionFields(NodeFields):
+    """See BackwardCFunction."""
+
+    __slots__ = ("_call", "_saved")
+    _call: Any
+    _saved: tuple[Any, ...] | None
+
+
+class SavedFields:
+    """See SavedTensor."""
+
+    __slots__ = ("kept", "value", "source", "nr", "own", "packed", "unpack_hook", "freed")
+    kept: Any
+    value: Value | None
+    source: Any
+    nr: int
+    own: bool
+    packed: tuple[Any, ...]
+    unpack_hook: Any
+    freed: bool
+
+
+class CalculusFields:
+    """See Calculus."""
+
+    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "records", "placed", "needed")
+    recorder: Any
+    call: Any
+    add: Any
+    unpack: Any
+    tensors: bool
+    records: bool
+    placed: Any
+    needed: Any
+
+
 class CopySlicesFields(NodeFields):
     """See CopySlices."""
 

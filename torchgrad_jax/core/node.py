@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from torchgrad_jax.core.fields import NodeFields
+from torchgrad_jax.core.fields import CalculusFields, NodeFields
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder
@@ -20,7 +20,7 @@ from torchgrad_jax.runtime.value import Aval
 Edge = tuple["Node", int]
 
 
-class Calculus:
+class Calculus(CalculusFields):
     """How a node computes: on Values (`ops` are recorded) or on Tensors (`ops` are dispatched, passing on what Tensors carry).
 
     records: whether the operations extend the graph.
@@ -28,7 +28,7 @@ class Calculus:
     needed: the nodes whose gradients the pass uses; None: all.
     """
 
-    __slots__ = ("recorder", "call", "add", "unpack", "tensors", "records", "placed", "needed")
+    __slots__ = ()
 
     def __init__(self, rec: Recorder, call: Any, add: Any, unpack: Any, tensors: bool, records: bool | None = None) -> None:
         self.recorder: Recorder = rec

@@ -73,38 +73,7 @@ class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and it
 
     def run(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
-        plan = self.plan
-        saved = self.saved if calculus.placed is None else calculus.placed[self]
-        if saved is None:
-            # Of what is for no gradient that leads anywhere PyTorch saves nothing, and so misses nothing.
-            if all([target.hidden for target, _ in self.next]) and not plan.reads_tensors([False] * len(self.next)):
-                return (None,) * len(self.next)
-            raise RuntimeError(FREED_MESSAGE)
-        if plan.single and grads[0] is not None:
-            given = grads[0]._aval if calculus.tensors else grads[0].aval
-            if given is not plan.avals[0] and given.dtype != plan.avals[0].dtype:
-                grads = [_converted(calculus, grads[0], plan.avals[0])]
-        if plan.passes:
-            if saved:
-                saved_values(self)  # PyTorch looks at what it has saved, whether or not a gradient is made of it
-            return (None if plan.undefined else grads[0],) * len(self.next)
-        if calculus.tensors:
-            return self._run_apart(calculus, grads)
-        if type(saved) is not tuple:
-            saved = saved_values(self)
-        else:
-            for v in saved:
-                if type(v) is Value and v.counter is not None and v.counter.version != v.version:
-                    saved = saved_values(self)
-                    break
-        if plan.single:
-            outs = calculus.call(plan.vjp, (grads[0], *saved))
-        else:
-            if len(grads) < len(plan.avals):
-                grads = grads + [None] * (len(plan.avals) - len(grads))
-            defined = tuple([g is not None for g in grads])
-            outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
-        return outs if type(outs) is tuple else (outs,)
+        return run_operator(self, calculus, grads)
 
     def _run_apart(self, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
         """The gradients one by one, so that each depends in the new graph on nothing but what it is made of; only those that are needed."""
@@ -162,6 +131,47 @@ class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and it
         plan = self.plan
         tensors = [n for n in plan.attributes if plan.attributes[n]]
         return [*super().__dir__(), *(f"_saved_{n}" for n in plan.attributes), *(f"_raw_saved_{n}" for n in tensors)]
+
+
+def run_operator(node: Any, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
+    """`Node.run` of an OpNode."""
+    plan: Any = node.plan
+    edges: tuple[Edge, ...] = node.next
+    saved = node.saved if calculus.placed is None else calculus.placed[node]
+    if saved is None:
+        # Of what is for no gradient that leads anywhere PyTorch saves nothing, and so misses nothing.
+        if all([target.hidden for target, _ in edges]) and not plan.reads_tensors([False] * len(edges)):
+            return (None,) * len(edges)
+        raise RuntimeError(FREED_MESSAGE)
+    grad = grads[0]
+    if plan.single and grad is not None:
+        given = grad._aval if calculus.tensors else grad.aval
+        if given is not plan.avals[0] and given.dtype != plan.avals[0].dtype:
+            grad = _converted(calculus, grad, plan.avals[0])
+            grads = [grad]
+    if plan.passes:
+        if saved:
+            saved_values(node)  # PyTorch looks at what it has saved, whether or not a gradient is made of it
+        return (None if plan.undefined else grad,) * len(edges)
+    if calculus.tensors:
+        return node._run_apart(calculus, grads)
+    if type(saved) is not tuple:
+        saved = saved_values(node)
+    else:
+        for v in saved:
+            if type(v) is Value:
+                value: Value = v
+                if value.counter is not None and value.counter.version != value.version:
+                    saved = saved_values(node)
+                    break
+    if plan.single:
+        outs = calculus.call(plan.vjp, (grad, *saved))
+    else:
+        if len(grads) < len(plan.avals):
+            grads = grads + [None] * (len(plan.avals) - len(grads))
+        defined = tuple([g is not None for g in grads])
+        outs = calculus.call(plan.vjp_of(defined), (*[g for g in grads if g is not None], *saved))
+    return outs if type(outs) is tuple else (outs,)
 
 
 def zeros_of(plan: Plan) -> Any:

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from torchgrad_jax.core.fields import SavedFields, read
 from torchgrad_jax.core.messages import DETACHED_MESSAGE, modified_message
 from torchgrad_jax.core.node import Node, Saved
 from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
@@ -18,10 +19,8 @@ from torchgrad_jax.memory.storage import Detached, counted_on, has_moved, outdat
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value
 
-_new = object.__new__
 
-
-class SavedTensor(Saved):
+class SavedTensor(Saved, SavedFields):
     """A tensor that a node saved: an element of ``grad_fn._raw_saved_*``, which only the library makes.
 
     kept: the tensor itself, weakly where a later write to it could make it depend on the node; None for an output of the node. value: what it held
@@ -29,7 +28,7 @@ class SavedTensor(Saved):
     what the pack hook returned.
     """
 
-    __slots__ = ("kept", "value", "source", "nr", "own", "packed", "unpack_hook", "freed", "__weakref__")
+    __slots__ = ("__weakref__",)
     kept: Tensor | weakref.ref[Tensor] | None
     value: Value | None
     source: Node | None
@@ -83,20 +82,7 @@ class SavedTensor(Saved):
 
     def tensor_for(self, node: Node | None) -> Any:
         """See Saved. None if None was saved. TypeError where the unpack hook returns no tensor."""
-        if self.unpack_hook is not None:
-            return self._unpacked_by_hook(node, self.unpack_hook)
-        value = self.value
-        if value is None:
-            return None
-        if outdated(value):
-            value = present(value)
-            value = counted_on(value) if has_moved(value) else value
-            if outdated(value):
-                self._raise_modified(node, value)
-        t = self.tensor
-        if t is not None:
-            return t
-        return with_history(wrap(readable(value)), node if self.own else self.source, self.nr)
+        return tensor_for(self, node)
 
     def _unpacked_by_hook(self, node: Node | None, hook: Callable[..., Tensor]) -> Tensor:
         found = hook(*[p.again(node) if type(p) is _Itself else p for p in self.packed])
@@ -137,6 +123,26 @@ def incompatible(name: str, signature: str, given: tuple[Any, ...], named: dict[
         f"{name}(): incompatible function arguments. The following argument types are supported:\n    1. {signature} -> {result}\n\n"
         f"Invoked with: {shown}{keywords}"
     )
+
+
+def tensor_for(saved: Any, node: Node | None) -> Any:
+    """`Saved.tensor_for` of a SavedTensor."""
+    if saved.unpack_hook is not None:
+        return saved._unpacked_by_hook(node, saved.unpack_hook)
+    value: Value | None = saved.value
+    if value is None:
+        return None
+    if value.counter is not None and outdated(value):
+        value = present(value)
+        value = counted_on(value) if has_moved(value) else value
+        if outdated(value):
+            saved._raise_modified(node, value)
+    t = saved.kept
+    if type(t) is not Tensor and isinstance(t, weakref.ref):
+        t = t()
+    if t is not None:
+        return t
+    return with_history(wrap(readable(value)), node if saved.own else saved.source, saved.nr)
 
 
 def readable(value: Value) -> Value:
@@ -191,28 +197,29 @@ def is_of_view(value: Value, edge: Any = None) -> bool:
 
 
 def blank() -> SavedTensor:
-    made = _new(SavedTensor)
+    made: Any = SavedFields.__new__(SavedTensor)
     made.kept = made.value = made.source = made.unpack_hook = None
     made.nr, made.own, made.packed, made.freed = 0, False, (), False
     return made
 
 
-def save(rec: Recorder, t: Tensor | None, node: Node | None, own: bool, holds: bool) -> SavedTensor:
-    """What `node` (None: something else) keeps of `t`. own: `t` is an output of the node. holds: `t` refers to the node in some way, so the node
+def save(rec: Recorder, tensor: Tensor | None, node: Node | None, own: bool, holds: bool) -> SavedTensor:
+    """What `node` (None: something else) keeps of a tensor. own: it is an output of the node. holds: it refers to the node in some way, so the node
     must not refer to it."""
-    made = blank()
-    if t is None:
+    made: Any = blank()
+    if tensor is None:
         return made
-    made.value, made.own, made.nr = t._read(), own, t._nr
+    t: Any = tensor
+    made.value, made.own, made.nr = read(t), own, t._nr
     if t._rg and not own:
-        made.source, made.nr = t._edge()
+        made.source, made.nr = tensor._edge()
     hooks = rec.flags.packing
     if hooks:
         pack, unpack = hooks[-1]
-        _pack(made, t, pack, unpack, holds)
+        _pack(made, tensor, pack, unpack, holds)
     elif not holds:
         # Nobody can make a leaf that requires a gradient depend on anything; a tensor of the user's class is more than its content.
-        made.kept = t if type(made.source) is AccumulateGrad or type(t) is not Tensor else weakref.ref(t)
+        made.kept = tensor if type(made.source) is AccumulateGrad or type(tensor) is not Tensor else weakref.ref(tensor)
     return made
 
 

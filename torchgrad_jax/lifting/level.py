@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
+from torchgrad_jax.autograd.function import record_call
 from torchgrad_jax.core.dispatch import apply, settled
 from torchgrad_jax.core.duals import followed, hold, tangent_of
 from torchgrad_jax.core.level import Interpreter, by_parts, lies, mapped_as, stands_for_batch
@@ -475,7 +476,7 @@ class Level(Interpreter):
             with self.outside:
                 return self.lifted(cls.apply(*args))
         recording = per_thread.recorder.grad_enabled  # which is off while it is called
-        return cls._recorded(self._all_own(args), lambda *own: self._forward_outside(cls, own, recording), True)
+        return record_call(cls, self._all_own(args), lambda *own: self._forward_outside(cls, own, recording), True)
 
     def function_of_duals(self, cls: Any, args: tuple[Any, ...], tangents: dict[int, Tensor]) -> Any:
         """See Interpreter: what becomes a constant of this level keeps its tangent."""

@@ -302,7 +302,7 @@ class BatchLevel(Level):
         with without_duals(per_thread.recorder):
             found = self.function(cls, args)
             ctx = cls._backward_cls()
-            ctx.needs_input_grad = (False,) * len(args)
+            ctx.needs_input_grad, ctx._saved = (False,) * len(args), ()
             cls.setup_context(ctx, args, found)
         outs = found if isinstance(found, tuple) else (found,)
         ctx.saved_for_forward = ctx.saved_for_forward or ()
