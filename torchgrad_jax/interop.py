@@ -12,7 +12,8 @@ import numpy as np
 
 from torchgrad_jax.calling import return_types
 from torchgrad_jax.core.duals import seen_tangent
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.made import wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.from_jax import refuse_captured
 from torchgrad_jax.lifting.level import held_tensor
 from torchgrad_jax.runtime._jax_compat import call_x64, has_x64, refuse_as_array

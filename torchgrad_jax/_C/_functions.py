@@ -5,10 +5,10 @@ from typing import Any as _Any
 from torchgrad_jax.autograd.function import Function as _Function
 from torchgrad_jax.autograd.function import FunctionMeta as _FunctionMeta
 from torchgrad_jax.core.history import CopySlices
+from torchgrad_jax.core.node import AccumulateGrad
 from torchgrad_jax.core.node import Node as _Node
 from torchgrad_jax.core.op_node import node_class as _node_class
 from torchgrad_jax.core.refusal import DelayedError as Error
-from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.core.tensor import Tensor as _Tensor
 
 __all__ = ["AccumulateGrad", "CopySlices", "DelayedError", "Error", "UndefinedGrad"]

@@ -25,7 +25,7 @@ MODULES = (
     "runtime/counters", "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
     "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
-    "core/fields", "core/saved",
+    "core/fields", "core/node", "core/made", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order",
     "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
     "autograd/engine", "autograd/function",

@@ -12,8 +12,9 @@ from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.autograd.graph import GradientEdge
 from torchgrad_jax.core.duals import seen_tangent
 from torchgrad_jax.core.level import in_transform, meet
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
-from torchgrad_jax.core.tensor import Size, Tensor, wrap
+from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import zeros_like
 from torchgrad_jax.memory.filled import full_value

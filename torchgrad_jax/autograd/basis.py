@@ -20,8 +20,9 @@ from torchgrad_jax.autograd.backward import grad
 from torchgrad_jax.autograd.batched import levels, standing_for, without_hooks
 from torchgrad_jax.autograd.engine import rehearse, run_backward
 from torchgrad_jax.core.level import meet
-from torchgrad_jax.core.node import Edge, Node
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
+from torchgrad_jax.core.made import fresh, wrap
+from torchgrad_jax.core.node import AccumulateGrad, Edge, Node
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import eye, zeros, zeros_like
 from torchgrad_jax.functions.shaping import cat, stack

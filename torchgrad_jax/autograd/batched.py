@@ -14,8 +14,9 @@ import jax
 
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.engine import rehearse
-from torchgrad_jax.core.node import Edge
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh
+from torchgrad_jax.core.made import fresh
+from torchgrad_jax.core.node import AccumulateGrad, Edge
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recorder import per_thread, record

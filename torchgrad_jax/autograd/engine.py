@@ -15,19 +15,20 @@ from typing import Any
 from torchgrad_jax.autograd import tape
 from torchgrad_jax.autograd.hooks import call_tensor_hooks, check_returned_none, laid_out, node_post_hooks, node_pre_hooks
 from torchgrad_jax.autograd.interrupted import Undo, grad_before_write
-from torchgrad_jax.autograd.ready_queue import queue_order
 from torchgrad_jax.autograd.sparse_gradients import gradient, with_sparse
-from torchgrad_jax.autograd.walk import leading_to, ordered_nodes, run_nodes
+from torchgrad_jax.autograd.walk import leading_to, ordered_nodes, queue_order, run_nodes
 from torchgrad_jax.core.anomaly import watch_of
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.fields import Extra
 from torchgrad_jax.core.history import REPEATED, repeats
 from torchgrad_jax.core.hot import record2
 from torchgrad_jax.core.level import meet
-from torchgrad_jax.core.node import Calculus, Edge, Node
+from torchgrad_jax.core.made import fresh, wrap
+from torchgrad_jax.core.node import AccumulateGrad, Calculus, Edge, Node
 from torchgrad_jax.core.op_node import unpack_all
 from torchgrad_jax.core.order import lay_out
 from torchgrad_jax.core.saved import reset_hooks
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, fresh, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.operator import ARRAY
@@ -406,20 +407,24 @@ class ExecutionEngine:
         task.callbacks.append(callback)
 
 
-def accumulate_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None = None, own: bool = False) -> None:
+def accumulate_grad(calculus: Any, leaf: Tensor, grad: Any, undo: Undo | None = None, own: bool = False) -> None:
     """Add `grad` to the leaf's `.grad`: in place while no graph of it is made, by a new tensor under `create_graph`. own: it is a Value that nobody
     else has. RuntimeError where it is a leaf no more."""
-    if (variable._node if variable._view is None else variable._present_node()) is not None:
+    variable: Any = leaf
+    if (variable._node if variable._view is None else leaf._present_node()) is not None:
         raise RuntimeError("leaf variable has been moved into the graph interior")
     if not variable._rg:  # it was asked not to require a gradient since
         return
     # On one line: an interrupt between two would leave it locked.
-    with _accumulating: _add_grad(calculus, variable, grad, undo, own)  # noqa: E701  # fmt: skip
+    with _accumulating: _add_grad(calculus, leaf, grad, undo, own)  # noqa: E701  # fmt: skip
 
 
-def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
-    meet(variable, "read")
-    extra = variable._own_extra()
+def _add_grad(calculus: Any, leaf: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
+    meet(leaf, "read")
+    variable: Any = leaf
+    if variable._extra is None:
+        variable._extra = Extra()
+    extra: Any = variable._extra
     old = extra.grad
     if undo is not None:
         undo.grads.append((extra, None, None, 0) if old is None else grad_before_write(extra, old))
@@ -428,17 +433,19 @@ def _add_grad(calculus: Calculus, variable: Tensor, grad: Any, undo: Undo | None
     if is_sparse(grad._value if calculus.records else grad) or (old is not None and is_sparse(old._value)):
         extra.grad = with_sparse(calculus, old, grad)
     elif calculus.records:
-        extra.grad = _in_order_of(variable, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
+        extra.grad = _in_order_of(leaf, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad
     elif old is None:
         first = fresh(calculus.recorder, grad if own else calculus.recorder.alias(grad))
-        extra.grad = first if variable._view is None else _in_order_of(variable, first, taken=True)
+        extra.grad = first if variable._view is None else _in_order_of(leaf, first, taken=True)
+        if variable._view is None:
+            return
     else:
         if old._view is not None and repeats(old._view, old._aval):
             raise RuntimeError(REPEATED)
         overwrite(old, record2(calculus.recorder, ADD, old._read(), grad))
     made = extra.grad
     if old is not None and made is not None and not is_sparse(made._value) and (variable._view is not None or made._view is not None):
-        _tell_of_layout(variable, made)
+        _tell_of_layout(leaf, made)
 
 
 def call_node(node: Node, *grads: Any) -> Any:

@@ -15,10 +15,11 @@ from torchgrad_jax.core.dispatch import refuse_inference, turn
 from torchgrad_jax.core.duals import SavedDual, tangents_of, without_duals
 from torchgrad_jax.core.fields import FunctionFields, TensorFields
 from torchgrad_jax.core.history import CopySlices
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.node import Calculus, Edge, Hooks, Node, Saved, shown
 from torchgrad_jax.core.saved import save
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.recorder import per_thread
@@ -120,30 +121,30 @@ class BackwardCFunction(FunctionCtx, Node, FunctionFields):  # type: ignore[misc
 
     __slots__ = ()
     runs_without_gradient = True
-    _saved: tuple[Saved, ...] | None
+    _recorded_saved: tuple[Saved, ...] | None
     _forward_cls: type[Function]
-    _call: _Call
-    output_avals: Any = _Computed(lambda self: self._call.outputs)
-    edge_places: Any = _Computed(lambda self: tuple([i for i, needs in enumerate(self._call.needs) if needs]))
+    _recorded_call: _Call
+    output_avals: Any = _Computed(lambda self: self._recorded_call.outputs)
+    edge_places: Any = _Computed(lambda self: tuple([i for i, needs in enumerate(self._recorded_call.needs) if needs]))
     __repr__ = object.__repr__
 
     @property
     def next_functions(self) -> tuple[Any, ...]:
         """See Node."""
-        edges = iter(self._call.edges)
-        return tuple([shown(next(edges)) if needs else (None, 0) for needs in self._call.needs])
+        edges = iter(self._recorded_call.edges)
+        return tuple([shown(next(edges)) if needs else (None, 0) for needs in self._recorded_call.needs])
 
     def _sequence_nr(self) -> int:
-        return self._call.seq
+        return self._recorded_call.seq
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given. RuntimeError after the graph was freed or a tensor was written to."""
         if self.saved_for_forward is not None:  # while the Function is applied: jvp reads it so
             return self.saved_for_forward
-        if self._saved is None:
+        if self._recorded_saved is None:
             raise RuntimeError(READ_ONCE if self._forward_cls.clear_saved_tensors_on_access else FREED_MESSAGE)
-        found = tuple([s.tensor_for(self) for s in self._saved])
+        found = tuple([s.tensor_for(self) for s in self._recorded_saved])
         if self._forward_cls.clear_saved_tensors_on_access:
             self.release()
         return found
@@ -157,9 +158,9 @@ class BackwardCFunction(FunctionCtx, Node, FunctionFields):  # type: ignore[misc
     @property
     def _raw_saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` was given, as hooks can be registered on it. RuntimeError after the graph was freed."""
-        if self._saved is None:
+        if self._recorded_saved is None:
             raise RuntimeError(FREED_MESSAGE)
-        return tuple([s.inner if isinstance(s, SavedDual) else s for s in self._saved])
+        return tuple([s.inner if isinstance(s, SavedDual) else s for s in self._recorded_saved])
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -195,12 +196,12 @@ class BackwardCFunction(FunctionCtx, Node, FunctionFields):  # type: ignore[misc
 
     def for_others(self) -> dict[int, Any]:
         """See Node."""
-        found, self._call.others = self._call.others, {}
+        found, self._recorded_call.others = self._recorded_call.others, {}
         return found
 
     def release(self) -> None:
         """See Node."""
-        saved, self._saved = self._saved, None
+        saved, self._recorded_saved = self._recorded_saved, None
         for s in saved or ():
             s.release()
 
@@ -211,7 +212,7 @@ _NEEDED = (True,)
 def _run(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> tuple[Any, ...]:
     """See `BackwardCFunction.run`."""
     ctx: Any = node
-    call, hooks = ctx._call, ctx.hooks
+    call, hooks = ctx._recorded_call, ctx.hooks
     lifted = _lift(node, calculus, grads)
     if call.users:
         for name, value in call.users.items():
@@ -253,7 +254,7 @@ def _run(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> tuple
 def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
     """After the user's code: its attributes that have names of the engine's make way for those."""
     ctx: Any = node
-    call, own = ctx._call, node.__dict__
+    call, own = ctx._recorded_call, node.__dict__
     if own and not _ENGINE_NAMES.isdisjoint(own):
         call.users.update({name: own.pop(name) for name in _ENGINE_NAMES.intersection(own)})
     if ctx.next is not call.edges:
@@ -267,7 +268,7 @@ def _put_aside_users(node: BackwardCFunction, hooks: Hooks | None) -> None:
 def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list[Any]:
     """The gradients as the user's backward gets them, one for each output."""
     ctx: Any = node
-    call = ctx._call
+    call = ctx._recorded_call
     if len(grads) == 1 and len(call.outputs) == 1 and grads[0] is not None:
         return grads if calculus.tensors else [wrap(calculus.recorder.alias(grads[0]))]
     grads = grads + [None] * (len(call.outputs) - len(grads))
@@ -282,7 +283,7 @@ def _lift(node: BackwardCFunction, calculus: Calculus, grads: list[Any]) -> list
 
 def _fitting(node: BackwardCFunction, calculus: Calculus, g: Tensor, i: int) -> Any:
     """What the user's backward gave for the `i`-th tensor input, as the pass computes on it."""
-    aval = node._call.inputs[i]
+    aval = node._recorded_call.inputs[i]
     if g._aval is not aval:
         g = _fit_gradient(node, g, aval, i)
     return g if calculus.tensors else g._read()
@@ -409,7 +410,7 @@ def record_call(cls: type[Function], args: tuple[Any, ...], forward: Callable[..
     rec: Any = per_thread.recorder
     recording, level = rec.grad_enabled, rec.level
     is_tensor = tuple([isinstance(a, TensorFields) for a in args])
-    tensors = args if False not in is_tensor else tuple([a for a in args if isinstance(a, TensorFields)])
+    tensors: Any = args if False not in is_tensor else tuple([a for a in args if isinstance(a, TensorFields)])
     if level is not None:
         level.departs()
     needs_input_grad, needs, avals, edges, differentiable = _described(args, tensors, level, recording)
@@ -420,12 +421,12 @@ def record_call(cls: type[Function], args: tuple[Any, ...], forward: Callable[..
     ctx: Any = made
     own = made.__dict__
     own["needs_input_grad"] = needs_input_grad
-    ctx.next, ctx.seq, ctx.hooks, ctx._saved = edges, rec.sequence, None, ()
+    ctx.next, ctx.seq, ctx.hooks, ctx._recorded_saved = edges, rec.sequence, None, ()
     rec.sequence += 1
     if differentiable and rec.rare:
         note_node(rec, made)
     call = _Call(is_tensor, needs, avals, edges, ctx.seq)
-    ctx._call = call
+    ctx._recorded_call = call
     rec.grad_enabled = False
     try:
         if tangents:
@@ -450,7 +451,7 @@ def record_call(cls: type[Function], args: tuple[Any, ...], forward: Callable[..
     if differentiable and made.to_save:
         _check_saved(made.to_save)
         refuse_inference(made.to_save)
-        ctx._saved = tuple([save(rec, t, made, t is not None and t._node is made, _refers_to(t, made)) for t in made.to_save])
+        ctx._recorded_saved = tuple([save(rec, t, made, t is not None and t._node is made, _refers_to(t, made)) for t in made.to_save])
     if tangents:
         made.saved_for_forward = made.saved_for_forward or ()  # jvp sees nothing of what was saved for backward
         push_function(made, args, found if several else (found,), outs, tangents)

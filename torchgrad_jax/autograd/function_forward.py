@@ -59,7 +59,7 @@ def push_function(ctx: Any, args: Sequence[Any], found: Sequence[Any], outs: Seq
             if source is not None:
                 _check_view(tangent, source)
             set_tangent(out, tangent)
-    ctx._saved = keep_tangents_of_saved(ctx._saved or (), ctx.to_save or ())
+    ctx._recorded_saved = keep_tangents_of_saved(ctx._recorded_saved or (), ctx.to_save or ())
 
 
 def _tangent_for_memory(out: Tensor, args: Sequence[Any], tangents: dict[int, Tensor]) -> Tensor | None:

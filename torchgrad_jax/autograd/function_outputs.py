@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.history import rebase
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import raise_by_origin
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.core.writing import LEAF_USED, VIEW_OF_LEAF
 from torchgrad_jax.declaration import dtypes

@@ -37,17 +37,18 @@ class Undo:
         if epoch is not self.epoch:
             self.freed.clear()
             self.epoch = epoch
-        if isinstance(node, OpNodeFields):
-            op: OpNodeFields = node
-            self.freed.append((node, op.saved))
+        if isinstance(node, OpNodeFields):  # most are
+            op: Any = node
+            self.freed.append((op, op.saved))
             plan: PlanFields = op.plan
             if type(op.saved) is tuple:
                 if plan.frees:
                     op.saved = None
                 return
+            op.release()
         else:
             self.freed.append((node, node.content()))
-        node.release()
+            node.release()
 
     def take_back(self) -> None:
         """After an interrupt: as if the pass had not been, or had come to its end."""

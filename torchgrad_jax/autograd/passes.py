@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from torchgrad_jax.autograd.basis import recognized, stand_in
-from torchgrad_jax.core.tensor import Tensor, fresh
+from torchgrad_jax.core.made import fresh
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.composite import Composite, Looked, Rehearsal, composed
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import TURNED, call_values, per_thread

@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from torchgrad_jax.calling.factory_options import NO_PINNED
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.saved import CALLABLE, incompatible
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.memory.storage import outdated
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread

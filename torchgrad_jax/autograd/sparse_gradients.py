@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchgrad_jax.core.made import fresh
 from torchgrad_jax.core.node import Calculus
-from torchgrad_jax.core.tensor import Tensor, fresh
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.memory.sparse_content import SparseContent, is_sparse
 from torchgrad_jax.runtime.recorder import Recorder

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.fields import NodeFields, OpNodeFields
-from torchgrad_jax.core.node import Edge, Node, Placed, Saved
+from torchgrad_jax.core.node import AccumulateGrad, Edge, Node, Placed, Saved
 from torchgrad_jax.core.op_node import OpNode
-from torchgrad_jax.core.tensor import AccumulateGrad
 from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime.composite import Composite, ScratchRecorder

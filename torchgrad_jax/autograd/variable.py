@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from torchgrad_jax.autograd.engine import ExecutionEngine
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.functions.creation import empty
 from torchgrad_jax.runtime.user_code import warn_user
 

@@ -10,10 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from torchgrad_jax.autograd.hooks import node_post_hooks, node_pre_hooks, tensor_pre_hooks
-from torchgrad_jax.core.fields import NodeFields, OpNodeFields
-from torchgrad_jax.core.node import Edge, Node
+from torchgrad_jax.core.fields import OpNodeFields
+from torchgrad_jax.core.node import AccumulateGrad, Edge, Node
 from torchgrad_jax.core.op_node import run_operator
-from torchgrad_jax.core.tensor import AccumulateGrad
 
 _by_sequence = attrgetter("seq")
 
@@ -32,14 +31,14 @@ def ordered_nodes(roots: Sequence[Edge], missing: dict[Node, int]) -> tuple[list
             stack.append(root)
     order = []
     while stack:
-        node: NodeFields = stack.pop()
+        node: Any = stack.pop()
         order.append(node)
         seq = node.seq
         for target, _ in node.next:
             if type(target) is AccumulateGrad:
                 missing[target] = missing.get(target, 0) + 1
                 continue
-            later: NodeFields = target
+            later: Any = target
             if later.seq >= seq:
                 ordered = False
             if target not in seen:
@@ -68,7 +67,7 @@ def run_nodes(task: Any, nodes: Iterable[Any]) -> None:
         if type(n) is AccumulateGrad:  # only where the order of leaves matters
             task._accumulate(n)
             continue
-        node: NodeFields = n
+        node: Any = n
         if watch is not None:
             watch.begins(n)
         received = buffers.pop(node, None) or [None]
@@ -87,7 +86,7 @@ def run_nodes(task: Any, nodes: Iterable[Any]) -> None:
             if evaluates is not None:
                 outs = evaluates(n, received)
             else:
-                outs = run_operator(n, calculus, received) if isinstance(n, OpNodeFields) else n.run(calculus, received)
+                outs = run_operator(n, calculus, received) if isinstance(node, OpNodeFields) else n.run(calculus, received)
         if node.hooks is not None and node.hooks.post:
             outs = node_post_hooks(calculus, n, outs, received)
         if watch is not None:
@@ -128,3 +127,91 @@ def _before_it_runs(task: Any, node: Node, received: list[Any], runs: bool) -> l
         if node.hooks.pre:
             received = node_pre_hooks(task.calculus, node, received)
     return received
+
+
+# ---------------------------------------------------------------------- where sequence numbers do not tell the order
+#
+# PyTorch's ready queue is a binary heap of the nodes that have all their gradients, later sequence numbers first. Accumulators of leaves all have
+# the highest number, so which of several comes first depends on how the heap is kept: as the usual C++ library does it. Hooks on leaves make that
+# order visible.
+
+
+class ReadyQueue:
+    """A heap by sequence number with the sifting of ``std::priority_queue``."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[Node] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, node: Node) -> None:
+        """Add a node."""
+        self._heap.append(node)
+        self._rise(len(self._heap) - 1, node)
+
+    def pop(self) -> Node:
+        """Take the node of the highest sequence number."""
+        heap = self._heap
+        top, last = heap[0], heap.pop()
+        count = len(heap)
+        if not count:
+            return top
+        hole = child = 0
+        while child < (count - 1) // 2:
+            child = 2 * (child + 1)
+            if heap[child].seq < heap[child - 1].seq:
+                child -= 1
+            heap[hole] = heap[child]
+            hole = child
+        if count % 2 == 0 and child == (count - 2) // 2:
+            heap[hole] = heap[2 * child + 1]
+            hole = 2 * child + 1
+        self._rise(hole, last)
+        return top
+
+    def _rise(self, hole: int, node: Node) -> None:
+        heap = self._heap
+        while hole:
+            parent = (hole - 1) // 2
+            if heap[parent].seq >= node.seq:
+                break
+            heap[hole] = heap[parent]
+            hole = parent
+        heap[hole] = node
+
+
+def queue_order(roots: Sequence[Edge], runs: set[Node] | None) -> list[Node]:
+    """All nodes that can be reached from `roots`, leaves among them, in the order in which they run. runs: those that run at all; None: every one."""
+    waiting = _dependencies(roots)
+    queue = ReadyQueue()
+    order: list[Node] = []
+    _arrive(roots, waiting, queue, runs)
+    while len(queue):
+        node = queue.pop()
+        order.append(node)
+        _arrive(node.next, waiting, queue, runs)
+    return order
+
+
+def _dependencies(roots: Sequence[Edge]) -> dict[Node, int]:
+    """How many edges lead to each node, those from outside among them."""
+    waiting: dict[Node, int] = {}
+    stack: list[Sequence[Edge]] = [roots]
+    while stack:
+        for target, _ in stack.pop():
+            if target in waiting:
+                waiting[target] += 1
+            else:
+                waiting[target] = 1
+                stack.append(target.next)
+    return waiting
+
+
+def _arrive(edges: Sequence[Edge], waiting: dict[Node, int], queue: ReadyQueue, runs: set[Node] | None) -> None:
+    for target, _ in edges:
+        waiting[target] -= 1
+        if not waiting[target] and (runs is None or target in runs):
+            queue.push(target)

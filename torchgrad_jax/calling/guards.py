@@ -154,3 +154,16 @@ def around_getter(fget: Callable[[Any], Any], public: Any) -> Callable[[Any], An
         return _ways.answer(public, fget, (self,), {})
 
     return get
+
+
+def around_setter(fset: Callable[[Any, Any], None], public: Any) -> Callable[[Any, Any], None]:
+    """The guard of an attribute that is set."""
+
+    def put(self: Any, value: Any) -> None:
+        kind = type(self)
+        if (kind is Tensor or kind is Parameter) and not _active.modes and (value is None or type(value) in PLAIN):
+            fset(self, value)
+        else:
+            _ways.answer(public, fset, (self, value), {})
+
+    return put

@@ -14,7 +14,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from torchgrad_jax.calling.convention import Convention, PythonConvention, convention
-from torchgrad_jax.calling.guards import PLAIN, active, around, around_factory, around_getter, around_item, around_look, hold_plain, ways
+from torchgrad_jax.calling.guards import (
+    PLAIN,
+    active,
+    around,
+    around_factory,
+    around_getter,
+    around_item,
+    around_look,
+    around_setter,
+    hold_plain,
+    ways,
+)
 from torchgrad_jax.calling.shown import Shown
 from torchgrad_jax.calling.told_by_shapes import recalls
 from torchgrad_jax.core.autocasting import as_one_operator
@@ -452,13 +463,8 @@ def guard_attribute(name: str, attribute: property) -> property:
     assert fget is not None
     public = [Public(f"torch.Tensor.{name}.{access}") for access in ("__get__", "__set__", "__delete__")]
 
-    def put(self: Tensor, value: Any) -> None:
-        if fset is None:
-            raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
-        if (type(self) is Tensor or type(self) is Parameter) and not active.modes and type(value) in PLAIN:
-            fset(self, value)
-        else:
-            answer(public[1], fset, (self, value), {})
+    def unwritable(self: Tensor, value: Any) -> None:
+        raise AttributeError(f"attribute '{name}' of 'torch._C.TensorBase' objects is not writable")
 
     def delete(self: Tensor) -> None:
         if fdel is None:
@@ -468,6 +474,7 @@ def guard_attribute(name: str, attribute: property) -> property:
         else:
             answer(public[2], fdel, (self,), {})
 
+    put = unwritable if fset is None else around_setter(fset, public[1])
     made = property(around_getter(fget, public[0]), put, delete, attribute.__doc__)
     for one, access in zip(public, (made.__get__, made.__set__, made.__delete__), strict=True):
         one.with_tensors = True

@@ -18,9 +18,10 @@ from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import LaidOut, lay_out
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import made_again, made_together
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime import device as devices

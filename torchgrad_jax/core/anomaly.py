@@ -20,8 +20,7 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from torchgrad_jax.core.node import Node
-from torchgrad_jax.core.tensor import AccumulateGrad
+from torchgrad_jax.core.node import AccumulateGrad, Node
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.sparse_content import is_sparse
 from torchgrad_jax.runtime.device import device

@@ -11,10 +11,11 @@ from typing import Any
 from torchgrad_jax.core.anomaly import check_operation, note_node
 from torchgrad_jax.core.fields import OpNodeFields, content_of, edge_of, read
 from torchgrad_jax.core.level import settle
+from torchgrad_jax.core.made import fresh, result, wrap
 from torchgrad_jax.core.node import Nowhere
 from torchgrad_jax.core.op_node import OpNode, node_class, pack_operands, pack_results
 from torchgrad_jax.core.order import keep_order, order_by_rule, plain
-from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.operator import NUMBERS, BoundOperator, plain_number
 from torchgrad_jax.runtime.elsewhere import Elsewhere

@@ -13,10 +13,11 @@ from typing import Any
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of
 from torchgrad_jax.core.history import REPEATED, by_strides, repeats
 from torchgrad_jax.core.level import Interpreter, mapped_as
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.node import Node, Saved, WithSaved
 from torchgrad_jax.core.op_node import OpNode, keep_as_saved
 from torchgrad_jax.core.order import lay_out
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.through import Chained
 from torchgrad_jax.core.tracked_view import PrimalView
 from torchgrad_jax.core.writing import apply_inplace, make_view

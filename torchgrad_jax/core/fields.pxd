@@ -8,7 +8,8 @@ from torchgrad_jax.runtime.value cimport Value
 cdef class TensorFields:
     cdef public Value _value
     cdef public ViewFields _view
-    cdef public object _storage, _node, _extra, _nr
+    cdef public object _storage, _node, _nr
+    cdef public Extra _extra
     cdef public bint _rg
 
 
@@ -16,13 +17,23 @@ cdef class NodeFields:
     cdef public object next, seq, hooks # what is the user's own Function's may be anything
 
 
+cdef class Extra:
+    cdef public object grad, accumulator, hooks, post_hooks, tangent, hooked, nested
+    cdef public bint retains_grad
+    cdef object __weakref__
+
+
+cdef class LeafFields(NodeFields):
+    cdef public object variable
+
+
 cdef class OpNodeFields(NodeFields):
     cdef public object plan, saved
 
 
 cdef class FunctionFields(NodeFields):
-    cdef public object _call
-    cdef public tuple _saved
+    cdef public object _recorded_call
+    cdef public tuple _recorded_saved
 
 
 cdef class SavedFields:
@@ -51,4 +62,5 @@ cpdef Value read(TensorFields t)
 cpdef bint needs_grad(TensorFields t)
 @cython.locals(view=ViewFields)
 cpdef object present_node(TensorFields t)
+@cython.locals(extra=Extra)
 cpdef tuple edge_of(TensorFields t)

@@ -37,6 +37,35 @@ class NodeFields:
     hooks: Any
 
 
+class Extra:
+    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
+    given another layout in place: later ones join them. nested: of a Jacobian that JAX made, the same as a part of a pytree (`interop.py`)."""
+
+    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "tangent", "hooked", "nested")
+
+    def __init__(self) -> None:
+        self.grad: Any = None
+        self.accumulator: Any = None
+        self.hooks: Any = None
+        self.post_hooks: Any = None
+        self.retains_grad = False
+        self.tangent: Any = None
+        self.hooked: Any = None
+        self.nested: Any = None
+
+
+class LeafFields(NodeFields):
+    """See AccumulateGrad."""
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.next: tuple[Any, ...] = ()
+        self.seq = 1 << 62
+        self.hooks = None
+
+
 class OpNodeFields(NodeFields):
     """See OpNode."""
 
@@ -48,9 +77,9 @@ class OpNodeFields(NodeFields):
 class FunctionFields(NodeFields):
     """See BackwardCFunction."""
 
-    __slots__ = ("_call", "_saved")
-    _call: Any
-    _saved: tuple[Any, ...] | None
+    __slots__ = ("_recorded_call", "_recorded_saved")
+    _recorded_call: Any
+    _recorded_saved: tuple[Any, ...] | None
 
 
 class SavedFields:
@@ -155,4 +184,11 @@ def present_node(t: Any) -> Any:
 def edge_of(t: Any) -> tuple[Any, int]:
     """Where the gradient of a tensor goes that requires one."""
     node = t._node if t._view is None else present_node(t)
-    return t._end_of_graph() if node is None else (node, t._nr)
+    if node is not None:
+        return node, t._nr
+    extra: Extra | None = t._extra
+    if extra is not None and extra.accumulator is not None and t._view is None:
+        node = extra.accumulator()
+        if node is not None:
+            return node, 0
+    return t._end_of_graph()

@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, read
+from torchgrad_jax.core.made cimport result, wrap
 from torchgrad_jax.declaration.fields cimport PlanFields
 from torchgrad_jax.memory.fields cimport ViewFields
 from torchgrad_jax.memory.storage cimport put_content
@@ -17,11 +18,6 @@ from torchgrad_jax.runtime.value cimport Value
 cpdef Value record1(Recorder rec, object bop, Value a)
 @cython.locals(epoch=Epoch, before=Step, step=Step, value=Value, values=dict, second=Value)
 cpdef Value record2(Recorder rec, object bop, Value a, object b)
-
-@cython.locals(t=TensorFields)
-cpdef TensorFields wrap(Value value)
-@cython.locals(t=TensorFields)
-cpdef TensorFields result(Value value, object node)
 
 
 cdef class Called:

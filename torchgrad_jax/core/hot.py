@@ -22,6 +22,7 @@ from typing import Any
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
 from torchgrad_jax.core.fields import content_of, edge_of, read
+from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
@@ -113,27 +114,6 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 # ---------------------------------------------------------------------- operations of one and two operands
 
 
-def wrap(value: Value) -> Tensor:
-    """A new tensor without history that has `value` as its content."""
-    t = blank.tensor(Tensor)
-    t._value = value
-    t._storage = t._view = t._node = t._extra = None
-    t._rg = False
-    t._nr = 0
-    return t
-
-
-def result(value: Value, node: Any) -> Tensor:
-    """A new tensor, the only result of `node`."""
-    t = blank.tensor(Tensor)
-    t._value = value
-    t._storage = t._view = t._extra = None
-    t._rg = True
-    t._node = node
-    t._nr = 0
-    return t
-
-
 class Called:
     """An operator as it is called. follows: how the operands are read: an operation without gradients asks no view for its grad_fn, since autograd
     may have lost it. real, whole: the classes of Python numbers that may be the second operand. otherwise: its general form."""
@@ -180,7 +160,7 @@ def of_one(called: Called, x: Tensor) -> Any:
     node.seq = rec.sequence
     rec.sequence += 1
     node.hooks = None
-    return result(value, node)
+    return result(value, node, 0)
 
 
 def of_two(called: Called, x: Tensor, other: Any) -> Any:
@@ -242,7 +222,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     node.seq = rec.sequence
     rec.sequence += 1
     node.hooks = None
-    return result(value, node)
+    return result(value, node, 0)
 
 
 def operator_of(
@@ -420,7 +400,7 @@ def affine(rec: Recorder, input: Tensor, weight: Tensor, bias: Tensor | None) ->
             node = None if node is None else node_of(rec, value.signature, ((node, 0),), ())
     except Elsewhere:
         return None
-    return wrap(value) if node is None else result(value, node)
+    return wrap(value) if node is None else result(value, node, 0)
 
 
 def batches(rec: Recorder, x: Tensor, y: Tensor) -> Tensor | None:

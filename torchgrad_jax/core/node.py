@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from torchgrad_jax.core.fields import CalculusFields, NodeFields
+from torchgrad_jax.core.fields import CalculusFields, Extra, LeafFields, NodeFields
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.pickles import in_pickles
 from torchgrad_jax.runtime.recorder import Recorder
@@ -310,3 +310,48 @@ class Nowhere(Node):
     def run(self, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
         """See Node."""
         return ()
+
+
+class AccumulateGrad(Node, LeafFields):  # type: ignore[misc] # beside its dict and its references Node adds no fields
+    """The end of the graph at a leaf: adds the gradient to the leaf's `.grad`. The leaf holds it weakly."""
+
+    __slots__ = ()
+    variable: Any  # the Tensor
+
+    def name(self) -> str:
+        """See Node."""
+        return "torch::autograd::AccumulateGrad"
+
+    def told(self, nr: int) -> tuple[str, int]:
+        """See Node: what was a leaf may have been cut off and written to since."""
+        node = self.variable._node
+        return ("", 0) if node is None else (node.name(), self.variable._nr)
+
+    @property
+    def made_in(self) -> str:
+        """See Node: a leaf may be a view of what requires no gradient."""
+        view = self.variable._view
+        return "default" if view is None or view.base is None else view.made_in
+
+    def _sequence_nr(self) -> int:
+        return (1 << 64) - 1
+
+    @property
+    def output_avals(self) -> tuple[Aval, ...]:
+        """See Node."""
+        return (self.variable._aval,)
+
+
+def end_of_graph(t: Any) -> Edge:
+    """Where the gradient of a tensor goes that requires one and has no grad_fn."""
+    view = t._view
+    if view is not None and view.base is not None and not view.asked:
+        return Nowhere(view.made_in), 0
+    extra = t._extra
+    if extra is None:
+        t._extra = extra = Extra()
+    found = None if extra.accumulator is None else extra.accumulator()
+    if found is None:
+        found = AccumulateGrad(t)
+        extra.accumulator = weakref.ref(found)
+    return found, 0

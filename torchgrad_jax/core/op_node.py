@@ -10,11 +10,12 @@ import numpy as np
 
 from torchgrad_jax.core.fields import OpNodeFields
 from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.made import created, result, wrap
 from torchgrad_jax.core.messages import DETACHED_MESSAGE, FREED_MESSAGE, MODIFIED_INDIRECTLY, modified_message, untracked
-from torchgrad_jax.core.node import Calculus, Edge, Node, Saved, WithSaved, shown
+from torchgrad_jax.core.node import AccumulateGrad, Calculus, Edge, Node, Saved, WithSaved, shown
 from torchgrad_jax.core.refusal import DelayedError
 from torchgrad_jax.core.saved import SavedTensor, blank, is_of_view, name_since_write, readable, save, with_history, written_itself
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, created, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.whereabouts import holder_of, shown_again
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.memory.filled import full_value

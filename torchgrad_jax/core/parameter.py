@@ -6,7 +6,8 @@ import copy
 from collections import OrderedDict
 from typing import Any
 
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.runtime.device import CPU

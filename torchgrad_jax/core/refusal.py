@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.node import Calculus, Node, shown
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.runtime.recorder import per_thread
 
 

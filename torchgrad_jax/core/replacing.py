@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from torchgrad_jax.core.level import meet
+from torchgrad_jax.core.made import detached, wrap
 from torchgrad_jax.core.strided import as_strided
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import TrackedView
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.declaration.strides import contiguous_strides

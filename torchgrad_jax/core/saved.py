@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torchgrad_jax.core.fields import SavedFields, read
+from torchgrad_jax.core.made import detached, wrap
 from torchgrad_jax.core.messages import DETACHED_MESSAGE, modified_message
-from torchgrad_jax.core.node import Node, Saved
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.node import AccumulateGrad, Node, Saved
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.memory.storage import Detached, counted_on, has_moved, outdated, present
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Value

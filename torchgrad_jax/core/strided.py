@@ -9,9 +9,9 @@ import numpy as np
 
 from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
 from torchgrad_jax.core.history import beyond_memory, by_strides, end_of, writer
-from torchgrad_jax.core.tensor import Tensor, result
+from torchgrad_jax.core.made import detached, result
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, mode_without_history, refuse_lost, viewed
 from torchgrad_jax.core.writing import place_view
 from torchgrad_jax.declaration import dtypes

@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from torchgrad_jax.core.fields import TensorFields, content_of, edge_of, needs_grad, present_node, read
+from torchgrad_jax.core.fields import Extra, TensorFields, content_of, edge_of, needs_grad, present_node, read
 from torchgrad_jax.core.level import begins, in_transform, lies, meet, stands_for_batch
 from torchgrad_jax.core.messages import NO_STORAGE
-from torchgrad_jax.core.node import Edge, HookList, Node, Nowhere
+from torchgrad_jax.core.node import Node, end_of_graph
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
 from torchgrad_jax.memory.formats import lies_in
-from torchgrad_jax.memory.storage import InferenceStorage, Storage, View
+from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.pickles import in_pickles
-from torchgrad_jax.runtime.recorder import Recorder, per_thread
-from torchgrad_jax.runtime.value import Aval, Lifted, Value
+from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.runtime.value import Lifted, Value
 
 if TYPE_CHECKING:
     from torchgrad_jax.core.declared import Declared as _Base
 else:
     _Base = object
 
-_new = TensorFields.__new__
 _tuple = tuple.__new__  # of what is known to be sizes: `shape` is asked for often
 
 
@@ -95,23 +94,6 @@ class Size(tuple[int, ...]):
 def _size(content: tuple[int, ...]) -> Size:
     """What pickle calls: the class goes by PyTorch's name where the package does."""
     return Size(content)
-
-
-class Extra:
-    """What few tensors have: a gradient, the accumulator of a leaf, hooks, a tangent. hooked: where the hooks are that the tensor had when it was
-    given another layout in place: later ones join them. nested: of a Jacobian that JAX made, the same as a part of a pytree (`interop.py`)."""
-
-    __slots__ = ("grad", "accumulator", "hooks", "post_hooks", "retains_grad", "tangent", "hooked", "nested")
-
-    def __init__(self) -> None:
-        self.grad: Tensor | None = None
-        self.accumulator: weakref.ref[AccumulateGrad] | None = None
-        self.hooks: HookList | None = None
-        self.post_hooks: HookList | None = None
-        self.retains_grad = False
-        self.tangent: Tensor | None = None
-        self.hooked: Edge | None = None
-        self.nested: Tensor | None = None
 
 
 def _is_none_of_these(self: Any) -> bool:
@@ -394,96 +376,7 @@ class Tensor(TensorFields, _Base):
 
     _edge = edge_of
 
-    def _end_of_graph(self) -> Edge:
-        """Where the gradient of a tensor goes that requires one and has no grad_fn."""
-        view = self._view
-        if view is not None and view.base is not None and not view.asked:
-            return Nowhere(view.made_in), 0
-        extra = self._extra or self._own_extra()
-        found = None if extra.accumulator is None else extra.accumulator()
-        if found is None:
-            found = AccumulateGrad(self)
-            extra.accumulator = weakref.ref(found)
-        return found, 0
-
-
-class AccumulateGrad(Node):
-    """The end of the graph at a leaf: adds the gradient to the leaf's `.grad`. The leaf holds it weakly."""
-
-    __slots__ = ("variable",)
-
-    def __init__(self, variable: Tensor) -> None:
-        self.variable = variable
-        self.next = ()
-        self.seq = 1 << 62
-        self.hooks = None
-
-    def name(self) -> str:
-        """See Node."""
-        return "torch::autograd::AccumulateGrad"
-
-    def told(self, nr: int) -> tuple[str, int]:
-        """See Node: what was a leaf may have been cut off and written to since."""
-        node = self.variable._node
-        return ("", 0) if node is None else (node.name(), self.variable._nr)
-
-    @property
-    def made_in(self) -> str:
-        """See Node: a leaf may be a view of what requires no gradient."""
-        view = self.variable._view
-        return "default" if view is None or view.base is None else view.made_in
-
-    def _sequence_nr(self) -> int:
-        return (1 << 64) - 1
-
-    @property
-    def output_avals(self) -> tuple[Aval, ...]:
-        """See Node."""
-        return (self.variable._aval,)
-
-
-def wrap(value: Value) -> Tensor:
-    """A new tensor without history that has `value` as its content."""
-    t = _new(Tensor)
-    t._value = value
-    t._storage = t._view = t._node = t._extra = None
-    t._rg = False
-    t._nr = 0
-    return t
-
-
-def result(value: Value, node: Node | None, nr: int) -> Tensor:
-    """A new tensor, the `nr`-th result of `node` if there is one."""
-    t = _new(Tensor)
-    t._value = value
-    t._storage = t._view = t._extra = None
-    t._rg = node is not None
-    t._node = node
-    t._nr = nr
-    return t
-
-
-def fresh(rec: Recorder, value: Value) -> Tensor:
-    """A new tensor without history that has its memory for itself: in inference mode, an inference tensor."""
-    t = _new(Tensor)
-    t._value = value
-    t._storage = t._view = t._node = t._extra = None
-    t._rg = False
-    t._nr = 0
-    if rec.inference:
-        if value.counter is not None:  # a Value belongs to one storage
-            t._value = rec.alias(value)
-        t._storage = InferenceStorage(t._value)
-    return t
-
-
-def created(value: Value) -> Tensor:
-    """`fresh` for what is made from no operand that is recorded."""
-    rec = per_thread.recorder
-    t = fresh(rec, value)
-    if rec.rare and rec.level is not None:
-        rec.level.created(t)
-    return t
+    _end_of_graph = end_of_graph
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

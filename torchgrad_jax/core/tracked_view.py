@@ -7,9 +7,10 @@ from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import apply, plan_of
+from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.messages import MODIFIED_INDIRECTLY, untracked
 from torchgrad_jax.core.node import Node, Nowhere, kind_of
-from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.memory.filled import full_value
 from torchgrad_jax.memory.storage import Link, Storage, View, links_between, read_through, with_numbers
 from torchgrad_jax.runtime.operation import signature

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import weakref
 
+from torchgrad_jax.core.made import share, wrap
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.saved import with_history
-from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.twins import share
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value
 

@@ -13,8 +13,9 @@ from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed
 from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
 from torchgrad_jax.core.level import meet
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.op_node import pack_operands, pack_results
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView, TrackedView, raise_by_origin
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_number

@@ -12,7 +12,8 @@ import numpy as np
 
 from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.conversion import to
 from torchgrad_jax.functions.creation import as_device, checked_dtype, from_data, requiring

@@ -11,9 +11,10 @@ from torchgrad_jax.calling.convention import convention
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import seen_tangent
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import lay_out_as
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import formatting

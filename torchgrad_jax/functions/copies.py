@@ -8,9 +8,9 @@ from typing import Any
 from torchgrad_jax.calling.out import with_out, write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.strided import as_strided
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions import views

@@ -10,8 +10,8 @@ from typing import Any
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.tensor import Tensor, created, wrap
-from torchgrad_jax.core.twins import data_of, share
+from torchgrad_jax.core.made import created, data_of, share, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg, viewed
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import is_contiguous

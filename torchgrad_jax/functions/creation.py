@@ -14,8 +14,9 @@ from torchgrad_jax.calling.factory_options import check_memory, check_options, d
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import by_parts, mapped_as
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import keep_order, lay_out_as, plain
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.operator import NUMBERS

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.node import Calculus, Node
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value, moved

@@ -8,7 +8,8 @@ from typing import Any
 from torchgrad_jax.calling.kinds import type_name
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.list_node import Part, joined
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS, plain_number
 from torchgrad_jax.functions.gathering import call

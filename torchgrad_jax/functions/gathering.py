@@ -13,9 +13,10 @@ from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.strided import check_strides
-from torchgrad_jax.core.tensor import Tensor, wrap, wrap_dim
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes

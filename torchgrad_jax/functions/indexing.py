@@ -12,8 +12,9 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import plain
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import indexed, part_of, viewed
 from torchgrad_jax.core.viewing import put as put_plainly
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts

@@ -10,7 +10,8 @@ import numpy as np
 
 from torchgrad_jax.calling.factory_options import check_options
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Size, Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided
 from torchgrad_jax.functions.creation import from_data, from_host, target_of, zeros

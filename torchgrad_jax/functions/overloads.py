@@ -18,9 +18,10 @@ from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.hot import Called, Products, batches, product_of, write_plainly
 from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import arrange, in_rows, keep_order, plain
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes

@@ -6,7 +6,8 @@ from typing import Any
 
 from torchgrad_jax.calling.factory_options import check_memory
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Size, Tensor, wrap
+from torchgrad_jax.core.made import wrap
+from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import NUMBERS
 from torchgrad_jax.functions.conversion import cast

@@ -12,7 +12,8 @@ import numpy as np
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.duals import passes, tangents_of
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, check_writable, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import is_contiguous

@@ -12,8 +12,9 @@ from torchgrad_jax.calling.factory_options import check_memory, sizes_alone
 from torchgrad_jax.calling.out import check_out, resize
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import in_transform
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import keep_order, lay_out, plain
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in

@@ -17,8 +17,9 @@ from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import by_parts
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.replacing import static_op
-from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes, promotion  # noqa: F401 - declare operators
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static

@@ -15,13 +15,13 @@ from torchgrad_jax.core.duals import tangent_of, without_duals
 from torchgrad_jax.core.fields import content_of
 from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.level import meet
+from torchgrad_jax.core.made import data_of, detached, wrap
 from torchgrad_jax.core.node import HookList
 from torchgrad_jax.core.op_node import node_class
 from torchgrad_jax.core.replacing import give_memory, place, resize_strided, set_data, static_op
 from torchgrad_jax.core.saved import forget_history
 from torchgrad_jax.core.strided import as_strided
-from torchgrad_jax.core.tensor import Tensor, wrap, wrap_dim
-from torchgrad_jax.core.twins import data_of, detached
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import check_differentiable, check_history
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import contiguous_strides

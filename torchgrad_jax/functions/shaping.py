@@ -14,8 +14,9 @@ from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import by_parts, mapped_as
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.strided import as_strided
-from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import fill_
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes

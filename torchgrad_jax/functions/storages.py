@@ -11,7 +11,8 @@ import numpy as np
 
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.level import stands_for_batch
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.memory.storage import Storage
 from torchgrad_jax.runtime.device import CPU, META, device, settled

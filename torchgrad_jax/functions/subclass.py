@@ -10,9 +10,9 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.overrides import DisableTorchFunction, DisableTorchFunctionSubclass, _disabled_torch_function_impl, is_pytorchs, nowrap
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.fields import TensorFields
+from torchgrad_jax.core.made import created, detached
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Size, Tensor, created
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions import creation

@@ -15,9 +15,9 @@ from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
 from torchgrad_jax.core.level import as_told
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.order import lay_out_as, plain
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.core.viewing import asked_for, is_conj, is_neg, made_together, part_of, refuse_lost, viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static

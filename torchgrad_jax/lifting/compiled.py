@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from torchgrad_jax.core.made import data_of, fresh, result, wrap
 from torchgrad_jax.core.node import Node
-from torchgrad_jax.core.tensor import Tensor, fresh, result, wrap
-from torchgrad_jax.core.twins import data_of
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import memory_of
 from torchgrad_jax.lifting.differentiating import Freed
 from torchgrad_jax.lifting.finding import CONSTANT, CONTENT, DRAWN, MEMORY, Lifted, order_of, part_of

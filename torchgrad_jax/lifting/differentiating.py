@@ -7,9 +7,10 @@ from typing import Any
 
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.core.anomaly import Fault, first_of, note_node
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.messages import FREED_MESSAGE, modified_message
-from torchgrad_jax.core.node import Calculus, Node
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor, wrap
+from torchgrad_jax.core.node import AccumulateGrad, Calculus, Node
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.finding import CONTENT, Lifted
 from torchgrad_jax.lifting.tracing import Refusal, TraceRecorder, TracingError, abandon
 from torchgrad_jax.memory.filled import full_value

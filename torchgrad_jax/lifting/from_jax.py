@@ -20,7 +20,8 @@ from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.made import wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.operator import bound_ever
 from torchgrad_jax.functions.creation import from_data

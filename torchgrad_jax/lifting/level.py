@@ -17,9 +17,9 @@ from torchgrad_jax.autograd.function import record_call
 from torchgrad_jax.core.dispatch import apply, settled
 from torchgrad_jax.core.duals import followed, hold, tangent_of
 from torchgrad_jax.core.level import Interpreter, by_parts, lies, mapped_as, stands_for_batch
+from torchgrad_jax.core.made import detached, wrap
 from torchgrad_jax.core.strided import as_strided as strided
-from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, memory_of, overwrite, rewrite
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import contiguous_strides

@@ -10,9 +10,10 @@ from torchgrad_jax.autograd.function_forward import push_function
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.duals import without_duals
 from torchgrad_jax.core.level import by_parts, lies, mapped_as
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.strided import as_strided
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import part_of, viewed
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration.batching import batched
@@ -302,7 +303,7 @@ class BatchLevel(Level):
         with without_duals(per_thread.recorder):
             found = self.function(cls, args)
             ctx = cls._backward_cls()
-            ctx.needs_input_grad, ctx._saved = (False,) * len(args), ()
+            ctx.needs_input_grad, ctx._recorded_saved = (False,) * len(args), ()
             cls.setup_context(ctx, args, found)
         outs = found if isinstance(found, tuple) else (found,)
         ctx.saved_for_forward = ctx.saved_for_forward or ()

@@ -12,8 +12,9 @@ from jax.custom_derivatives import SymbolicZero
 
 from torchgrad_jax.autograd.engine import run_backward
 from torchgrad_jax.core.dispatch import plan_of
+from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.node import Calculus, Node
-from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.lifting.derivatives import Derivatives, carried_out
 from torchgrad_jax.lifting.structures import Layout, Refused, layout_of

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.autograd.undisturbed import ThreadState, repeating
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.order import lay_out
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.memory_order import dense_order
 from torchgrad_jax.functions.random import set_state_of_random, state_of_random

@@ -11,9 +11,10 @@ from typing import Any
 from torchgrad_jax.core.dispatch import turn
 from torchgrad_jax.core.hot import node_of
 from torchgrad_jax.core.level import Interpreter
+from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.op_node import OpNode
-from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.runtime.composite import Rehearsal
 from torchgrad_jax.runtime.recorder import Recorder, record
 from torchgrad_jax.runtime.recording.step import Step

@@ -13,7 +13,8 @@ from torchgrad_jax.calling.out import with_out, write_out
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.tensor import Tensor, created, wrap_dim
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import is_half

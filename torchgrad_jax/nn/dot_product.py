@@ -11,8 +11,9 @@ import numpy as np
 from torchgrad_jax.calling.entries import forget_all
 from torchgrad_jax.calling.expecting import expect_tensor
 from torchgrad_jax.core.autocasting import as_one_operator
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.order import arrange, in_rows, lay_out
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.declaration.memory_order import result_layout

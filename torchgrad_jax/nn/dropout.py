@@ -10,8 +10,9 @@ import numpy as np
 
 from torchgrad_jax.calling.expecting import expect_tensor, not_a_tensor
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import keep_order
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import from_data, zeros_like
 from torchgrad_jax.functions.gathering import RunTime, call

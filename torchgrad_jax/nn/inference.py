@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.autograd.batched import standing_for
+from torchgrad_jax.core.made import fresh, wrap
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, fresh, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.composite import Composed, Looked, composed, rehearsing

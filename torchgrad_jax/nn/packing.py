@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.gathering import RunTime, call

@@ -10,7 +10,8 @@ import numpy as np
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.refusals import unsupported

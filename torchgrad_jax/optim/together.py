@@ -14,8 +14,9 @@ from typing import Any
 
 from torchgrad_jax.autograd.batched import standing_for
 from torchgrad_jax.core.history import repeats
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.parameter import Parameter
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import memory_of, overwrite
 from torchgrad_jax.optim.formula import Formula
 from torchgrad_jax.runtime import modes

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 
 from torchgrad_jax.autograd.engine import GraphTask
 from torchgrad_jax.calling.overrides import watch_calls, watch_calls_no_more
-from torchgrad_jax.core.node import Node
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor
+from torchgrad_jax.core.node import AccumulateGrad, Node
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.compiled import MISS, Compiled
 from torchgrad_jax.profiler.naming import call_name, call_shapes, operation_name, shapes_of
 from torchgrad_jax.runtime import modes

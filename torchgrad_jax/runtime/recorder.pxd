@@ -27,6 +27,8 @@ cdef class Recorder:
     cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
     cpdef Step _add(self, Step before, object key, Step step)
     cpdef object operand(self, object operand)
+    @cython.locals(epoch=Epoch, twin=Value)
+    cpdef Value alias(self, Value value)
     cpdef Epoch new_epoch(self)
     cpdef flush(self, str reason)
 

@@ -10,8 +10,8 @@ from torchgrad_jax.autograd.backward import backward as _run
 from torchgrad_jax.autograd.backward import check_grad, set_grad
 from torchgrad_jax.autograd.backward import grad as _gradients
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Tensor, created
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.made import created, detached
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import strided

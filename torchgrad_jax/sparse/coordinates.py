@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import from_data, zeros
 from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.value import Aval, Value

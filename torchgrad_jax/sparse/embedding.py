@@ -8,10 +8,10 @@ import numpy as np
 
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import turn
+from torchgrad_jax.core.made import detached
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.node import Calculus, Node
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.twins import detached
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval
 from torchgrad_jax.sparse.coordinates import host, integers

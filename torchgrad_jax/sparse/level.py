@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.made import wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature, signature

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.strides import layout as layout_type
 from torchgrad_jax.declaration.strides import strided

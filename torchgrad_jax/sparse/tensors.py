@@ -13,9 +13,9 @@ from typing import Any, TypeGuard, TypeVar
 
 from torchgrad_jax.calling.overrides import is_pytorchs, publics
 from torchgrad_jax.core.fields import TensorFields
+from torchgrad_jax.core.made import detached, wrap
 from torchgrad_jax.core.node import Calculus, Edge, Node
-from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.core.twins import detached
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.only_named import LAYOUTS
 from torchgrad_jax.memory.sparse_content import SparseContent
 from torchgrad_jax.runtime.recorder import per_thread

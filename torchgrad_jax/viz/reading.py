@@ -10,10 +10,10 @@ from typing import Any
 
 from torchgrad_jax.autograd.function import BackwardCFunction
 from torchgrad_jax.core import node as core
-from torchgrad_jax.core.node import HookList
+from torchgrad_jax.core.node import AccumulateGrad, HookList
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.saved import SavedTensor
-from torchgrad_jax.core.tensor import AccumulateGrad, Tensor
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.value import Aval, Value
 
@@ -161,7 +161,7 @@ def saved_by(node: core.Node) -> list[Saved]:
         names: Sequence[str] = node.plan.saved_names
         kept = node.saved
     elif isinstance(node, BackwardCFunction):
-        kept = node._saved
+        kept = node._recorded_saved
         names = [str(i) for i in range(len(kept or ()))]
     else:
         return []

@@ -14,7 +14,8 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.functions import overloads, views

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.made import wrap
+from torchgrad_jax.core.tensor import Tensor
 
 _EIGENVECTORS = (
     "linalg_{}_backward: The eigenvectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function depends "

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import torchgrad_jax.nn.functional as F
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.functions.creation import empty, from_data
 from torchgrad_jax.runtime.user_code import warn_user
 

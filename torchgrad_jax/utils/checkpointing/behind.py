@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.order import keep_order, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.saved import with_history
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.operators import registry

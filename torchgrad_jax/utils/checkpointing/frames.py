@@ -12,9 +12,10 @@ from torchgrad_jax.autograd.grad_mode import enable_grad
 from torchgrad_jax.autograd.graph import graph_task
 from torchgrad_jax.autograd.saved_tensors import saved_tensors_hooks
 from torchgrad_jax.core.duals import hold, passes, seen_tangent
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.order import arrange, plain
 from torchgrad_jax.core.saved import readable, save
-from torchgrad_jax.core.tensor import Tensor, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.memory_order import result_layout
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value

@@ -11,9 +11,10 @@ from torchgrad_jax._ops import OpOverload, OpOverloadPacket, overload_of
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import make_node
+from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.node import Node
 from torchgrad_jax.core.op_node import pack_operands, pack_results
-from torchgrad_jax.core.tensor import Tensor, result, wrap
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.through import Through, is_view
 from torchgrad_jax.declaration.operator import NUMBERS, plain_number
 from torchgrad_jax.lifting.trees import tree_flatten

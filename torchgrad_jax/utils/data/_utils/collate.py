@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.overrides import guarded
-from torchgrad_jax.core.tensor import Tensor, created
+from torchgrad_jax.core.made import created
+from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.arrays import as_tensor
 from torchgrad_jax.functions.creation import tensor

@@ -1,11 +1,63 @@
-"""Tensors without history on the memory of others."""
+"""New tensors: of Values, and without history on the memory of others. Every operation makes some, so this is compiled where there is a compiler
+(`torchgrad_jax/_typed`).
+"""
 
 from __future__ import annotations
 
+from torchgrad_jax.core import blank
 from torchgrad_jax.core.level import in_transform, meet, settle
-from torchgrad_jax.core.tensor import Tensor, wrap
-from torchgrad_jax.memory.storage import Storage, View
-from torchgrad_jax.runtime.recorder import per_thread
+from torchgrad_jax.core.node import Node
+from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.memory.storage import InferenceStorage, Storage, View
+from torchgrad_jax.runtime.recorder import Recorder, per_thread
+from torchgrad_jax.runtime.value import Value
+
+
+def wrap(value: Value) -> Tensor:
+    """A new tensor without history that has `value` as its content."""
+    t = blank.tensor(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    return t
+
+
+def result(value: Value, node: Node | None, nr: int) -> Tensor:
+    """A new tensor, the `nr`-th result of `node` if there is one."""
+    t = blank.tensor(Tensor)
+    t._value = value
+    t._storage = t._view = t._extra = None
+    t._rg = node is not None
+    t._node = node
+    t._nr = nr
+    return t
+
+
+def fresh(rec: Recorder, value: Value) -> Tensor:
+    """A new tensor without history that has its memory for itself: in inference mode, an inference tensor."""
+    t = blank.tensor(Tensor)
+    t._value = value
+    t._storage = t._view = t._node = t._extra = None
+    t._rg = False
+    t._nr = 0
+    if rec.inference:
+        if value.counter is not None:  # a Value belongs to one storage
+            t._value = rec.alias(value)
+        t._storage = InferenceStorage(t._value)
+    return t
+
+
+def created(value: Value) -> Tensor:
+    """`fresh` for what is made from no operand that is recorded."""
+    rec = per_thread.recorder
+    t = fresh(rec, value)
+    if rec.rare and rec.level is not None:
+        rec.level.created(t)
+    return t
+
+
+# ---------------------------------------------------------------------- on the memory of others
 
 
 def detached(t: Tensor) -> Tensor:

@@ -1,0 +1,11 @@
+cimport cython
+
+from torchgrad_jax.autograd.interrupted cimport Undo
+from torchgrad_jax.core.fields cimport CalculusFields, Extra, TensorFields
+from torchgrad_jax.core.made cimport fresh
+
+
+@cython.locals(variable=TensorFields)
+cpdef object accumulate_grad(CalculusFields calculus, object leaf, object grad, Undo undo=*, bint own=*)
+@cython.locals(variable=TensorFields, extra=Extra)
+cdef object _add_grad(CalculusFields calculus, object leaf, object grad, Undo undo, bint own)
