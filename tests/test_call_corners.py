@@ -234,3 +234,39 @@ def test_sequences_that_have_no_truth_value(kind):
         ]  # fmt: skip
 
     like_pytorch(program)()
+
+
+DATA = (
+    [1, 2], [1.5, 2], [0.1, -0.7, 1e-50], [True, False], [True, 1], [1, 2.5], [], [[1, 2], [3, 4]], [[0.1], [2]], [1e40, 1.0], [1e17, -1e18],
+    [math.nan, 1.0], [1.0, math.nan], [1.0, math.inf], [2**62, 1], [16_777_217, -3], [2**63], (1, 2), (0.1, 3.0), [1j, 2], [1.9, -1.9], [300, 1],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("default", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("dtype", [None, "float32", "float64", "int64", "int32", "uint8", "bool", "float16", "complex64"])
+def test_tensors_of_lists(dtype, default):
+    def made(m, data):
+        try:
+            t = m.tensor(data) if dtype is None else m.tensor(data, dtype=getattr(m, dtype))
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+            return type(error)
+        return str(t.dtype), tuple(t.shape), t.tolist()
+
+    @like_pytorch
+    def program(m):
+        m.set_default_dtype(getattr(m, default))
+        try:
+            return [repr(made(m, data)) for data in DATA if default != "float16" or 1j not in data]  # there is no complex32
+        finally:
+            m.set_default_dtype(m.float32)
+
+    program()
+
+
+@like_pytorch
+def test_tensors_of_arrays_of_numpy(m):
+    array = np.arange(6.0).reshape(2, 3)
+    given = (array, array.T, array[:, ::2], array.astype(np.int32), array > 2, np.zeros((0, 3)), np.array(1.5), array.astype(np.complex64))
+    made = [m.from_numpy(a) for a in given]
+    errors = [error_of(lambda bad=bad: m.from_numpy(bad)) for bad in (array[::-1], array.astype(object), array.astype("U1"), [1.0])]
+    return [(str(t.dtype), tuple(t.shape), t.tolist()) for t in made], [e and e[0] for e in errors]

@@ -151,7 +151,8 @@ def test_needs_input_grad_may_be_overwritten(m):
 
 NAMES = [
     "name", "next", "seq", "hooks", "run", "release", "describe", "place", "own_hooks", "is_view", "output_avals", "edge_places", "plan", "saved",
-    "runs_without_gradient", "register_hook", "inputs", "outputs", "function", "_lift", "_inputs", "_node",
+    "runs_without_gradient", "register_hook", "inputs", "outputs", "function", "_lift", "_inputs", "_node", "_saved",
+    "_call",
 ]  # fmt: skip
 
 

@@ -21,7 +21,9 @@ CALLS = (
     "a.sum(1, keepdim=True)", "a.max(1)", "tj.topk(a, 2)", "a.sort(descending=True)", "a.std(0)", "a.norm(dim=1)", "F.softmax(a, dim=-1)",
     "m.float()", "tj.addmm(tj.zeros(4, dtype=a.dtype), a, b.t())", "tj.bmm(a[None], b.t()[None])", "tj.cdist(a, b)", "tj.einsum('ij,kj->ik', a, b)",
     "F.layer_norm(a, (6,), v)", "F.mse_loss(a, b)", "F.cross_entropy(a, i)", "F.nll_loss(a, i)", "a.gather(1, i[:, None])", "a.index_select(0, i)",
-    "F.embedding(i, a)", "F.one_hot(i, 6)", "F.pad(a, (1, 2))", "tj.zeros_like(a)", "tj.arange(5)", "tj.full((2, 2), 1.5)",
+    "F.embedding(i, a)", "F.one_hot(i, 6)", "F.pad(a, (1, 2))", "tj.zeros_like(a)", "tj.arange(5)",
+    "i % 3", "i // 2", "a % 0.7", "a // 0.3", "tj.fmod(a, 0.7)", "tj.remainder(a, v)",
+    "tj.div(a, 0.3, rounding_mode='floor')", "tj.div(i, 2, rounding_mode='trunc')", "tj.full((2, 2), 1.5)",
     "tj.lstm_cell(a, (b[:, :2] * 1, a[:, :2] * 1), a[0].expand(8, 6), a[0, :2].expand(8, 2))",
 )  # fmt: skip
 
@@ -298,3 +300,16 @@ def test_calls_with_one_tensor_twice_are_learned():
         x.addcmul_(y, y, value=0.5), tj.where(y > 0, y, y)
     twice = {e.bound.operator.name: e.twins for e in known() if e.twins}
     assert twice == {"addcmul": ((1, 2),), "where_self": ((1, 2),)}
+
+
+def test_divisors_of_integers_are_asked_each_time():
+    i = tj.tensor([7, -8, 9])
+    forget()
+    for _ in range(8):
+        assert (i // 2).tolist() == [3, -4, 4] and (i % 3).tolist() == [1, 1, 0]
+        assert (i // tj.tensor([2, 3, 4])).tolist() == [3, -3, 2]
+        assert tj.remainder(i, other=tj.tensor([2, 3, 4])).tolist() == [1, 1, 1]
+    for divide in (tj.floor_divide, tj.remainder, tj.fmod, lambda a, b: a // b, lambda a, b: a % b, lambda a, b: tj.div(a, b, rounding_mode="floor")):
+        for zero in (0, tj.tensor([2, 0, 4]), tj.tensor([1, 0, 1]) * 2):
+            with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+                divide(i, zero).tolist()

@@ -15,6 +15,7 @@ import pytest
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, notices, tiers
+from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.compiling import compiled, products
 from torchgrad_jax.runtime.compiling.compiled import options_of
 from torchgrad_jax.runtime.operation import NO_YNN
@@ -70,6 +71,23 @@ def test_a_few_operations_on_small_arrays_are_never_compiled():
     x = tj.ones(4)
     spent = delta(lambda: [chain(x, 2) for _ in range(2000)])
     assert spent["compiled"] == 0 and spent["interpreted"] == 2000
+
+
+@pytest.mark.skipif(not blocks.by_numbers, reason="there are no chains without the typed core")
+def test_many_operations_that_are_few_chains_are_never_compiled():
+    x = tj.ones(16, 16, requires_grad=True)
+
+    def turn():
+        y, x.grad = x, None
+        for _ in range(20):
+            y = y * 0.5 + 0.25
+        y.sum().backward()
+        return x.grad.sum().item()
+
+    assert turn() == 256 * 0.5**20
+    spent = delta(lambda: [turn() for _ in range(1500)])
+    assert spent["compiled"] == 0 and spent["interpreted"] == 1500 and spent["settled"] > 1400
+    assert turn() == 256 * 0.5**20
 
 
 def test_an_operation_that_would_take_long_is_xlas_from_the_first_time_on(monkeypatch):

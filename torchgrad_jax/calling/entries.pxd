@@ -28,7 +28,7 @@ cdef class Calls:
     cdef public list entries
     cdef public Entry last
     cdef public Py_ssize_t left
-    cdef public bint bounds, makes, alike, writes, joins
+    cdef public bint bounds, makes, alike, writes, joins, divides
     cdef object __weakref__
 
 

@@ -75,12 +75,14 @@ class Calls:
     """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
     whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content; alike: like a first
     one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument. joins: whether it
-    does MANY tensors otherwise where they are there already."""
+    does MANY tensors otherwise where they are there already. divides: whether it asks its second argument for its elements, if it has integers."""
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "joins", "__weakref__")
+    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "joins", "divides", "__weakref__")
 
-    def __init__(self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False, joins: bool = False) -> None:
-        self.bounds, self.makes, self.alike, self.writes, self.joins = bounds, makes, alike, writes, joins
+    def __init__(
+        self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False, joins: bool = False, divides: bool = False
+    ) -> None:
+        self.bounds, self.makes, self.alike, self.writes, self.joins, self.divides = bounds, makes, alike, writes, joins, divides
         self.entries: list[Entry] = []
         self.last: Any = None
         self.left = PATIENCE

@@ -56,12 +56,20 @@ _are_ints = frozenset((int,)).issuperset
 
 _INT64 = np.dtype(np.int64)
 _ORDINARY = 1e18  # what int64 and float32 hold
+_NUMBERS = frozenset((int, float))
 
 
 def dtype_alone(data: Any) -> np.dtype | None:
-    """The dtype of a number, where it is an ordinary one on the host; None where there is more to see to."""
+    """The dtype of a number, or of a list of such, where they are ordinary ones on the host; None where there is more to see to."""
     kind = type(data)
-    if not ((kind is float or kind is int) and abs(data) < _ORDINARY and default() is CPU):
+    if kind is list:
+        kinds = {*map(type, data)}
+        if len(kinds) != 1 or not kinds.issubset(_NUMBERS) or not (min(data) > -_ORDINARY and max(data) < _ORDINARY):
+            return None
+        (kind,) = kinds
+    elif not ((kind is float or kind is int) and abs(data) < _ORDINARY):
+        return None
+    if default() is not CPU:
         return None
     found = dtypes.default_float() if kind is float else _INT64
     return found if found.itemsize > 2 else None

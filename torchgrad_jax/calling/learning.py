@@ -82,13 +82,18 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
         return
     entry = Entry(items, tuple(kwargs), named, epoch.recorder.grad_enabled)
     entry.twins = _twins(tensors)
-    if calls.joins and len(tensors) >= MANY:
+    if (calls.joins and len(tensors) >= MANY) or (calls.divides and _is_asked(args[1] if len(args) > 1 else kwargs.get("other"))):
         entry.bound = None
     elif not _read_off(entry, epoch, before, tensors, made, calls):
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return
     _keep(calls, entry)
+
+
+def _is_asked(divisor: Any) -> bool:
+    """Whether a divisor's elements are asked for."""
+    return isinstance(divisor, Tensor) and divisor._aval.dtype.kind in "iub"
 
 
 def _twins(tensors: list[Any]) -> Any:

@@ -29,6 +29,8 @@ _TOLD = _names("""
 """)
 # Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
 _TOLD_WITH_BOUNDS = _names("gather index_select take embedding one_hot nll_loss")
+# Of these but for divisors that are integers: which of them are 0 is asked.
+_DIVIDING = _names("div divide floor_divide remainder fmod")
 _JOINING = _names("cat concat concatenate stack hstack vstack dstack column_stack")
 # Functions that make tensors of numbers alone, and those that make them like another one.
 _MAKING = _names("zeros ones empty full arange eye linspace")
@@ -46,6 +48,7 @@ def recalls(name: str, declared: bool) -> Calls | None:
     space, _, own = name.rpartition(".")
     if space == "torch.Tensor" and own in _WRITING | _WRITING_BY_INDEX:
         return Calls(own in _WRITING_BY_INDEX, writes=True)
-    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _MAKING | _MAKING_ALIKE)):
+    if own.endswith("_") or not (declared or (space in _SPACES and own in _TOLD | _TOLD_WITH_BOUNDS | _DIVIDING | _MAKING | _MAKING_ALIKE)):
         return None
-    return Calls(own in _TOLD_WITH_BOUNDS and not declared, own in _MAKING | _MAKING_ALIKE, own in _MAKING_ALIKE, joins=own in _JOINING)
+    makes, alike = own in _MAKING | _MAKING_ALIKE, own in _MAKING_ALIKE
+    return Calls(own in _TOLD_WITH_BOUNDS and not declared, makes, alike, joins=own in _JOINING, divides=own in _DIVIDING)

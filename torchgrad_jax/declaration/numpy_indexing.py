@@ -17,7 +17,7 @@ from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
-from torchgrad_jax.runtime.native.handlers import ordered, searched
+from torchgrad_jax.runtime.native.handlers import losses_of_classes, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
@@ -305,6 +305,24 @@ embedding_checked = _forms(_embedded, _embedded_shape, _are_rows, _no_row, _rows
 
 
 def _likelihood(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
+    found = _by_loop(x, target, ignore_index, reduction)
+    return _one_by_one(x, target, ignore_index, reduction) if found is None else found
+
+
+def _likelihood_checked(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> tuple[Array, Array]:
+    found = _by_loop(x, target, ignore_index, reduction)  # which knows classes from other numbers
+    return _LIKELIHOOD.function(x, target, weight, ignore_index, reduction=reduction) if found is None else (found, RIGHT)
+
+
+def _by_loop(x: Array, target: Array, ignore_index: Any, reduction: str) -> Array | None:
+    """The losses by a loop of C's; None where there is none, or one of the targets is no class."""
+    if not (x.flags.c_contiguous and target.flags.c_contiguous):
+        return None
+    losses, count = losses_of_classes(x, target, int(ignore_index))
+    return None if count < 0 else _reduced(losses, count, reduction)
+
+
+def _one_by_one(x: Array, target: Array, ignore_index: Any, reduction: str) -> Array:
     kept = target != ignore_index
     count = np.count_nonzero(kept)
     whole = count == target.size
@@ -313,10 +331,15 @@ def _likelihood(x: Array, target: Array, weight: None, ignore_index: Any, reduct
     np.negative(losses, losses)
     if not whole:
         losses[~kept] = 0
+    return _reduced(losses, count, reduction)
+
+
+def _reduced(losses: Array, count: Any, reduction: str) -> Array:
     if reduction == "none":
         return losses
-    total = np.add.reduce(losses, initial=x.dtype.type(0))
-    return np.asarray(total if reduction == "sum" else total / x.dtype.type(count) if count else x.dtype.type(np.nan))
+    dtype = losses.dtype.type
+    total = np.add.reduce(losses, initial=dtype(0))
+    return np.asarray(total if reduction == "sum" else total / dtype(count) if count else dtype(np.nan))
 
 
 @lru_cache(1024)
@@ -342,7 +365,8 @@ def _classes_clipped(x: Array, target: Array, weight: None, ignore_index: Any, r
 
 
 nll_loss = _forms(_likelihood, _likelihood_shape, picks=False)
-nll_loss_checked = _forms(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
+_LIKELIHOOD = _forms(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
+nll_loss_checked = _LIKELIHOOD._replace(function=_likelihood_checked)
 
 
 # ---------------------------------------------------------------------- order

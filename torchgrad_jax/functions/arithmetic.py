@@ -306,7 +306,9 @@ for _function in (views.real, views.imag):
     public(f"torch.Tensor.{_function.__name__}")(property(_function, _part_setter(_function)))
 for _function in (views.conj, is_conj, is_neg, views.resolve_conj, views.resolve_neg):
     public("torch", "torch.Tensor")(_of_a_tensor(_function))
-for _name, _function in (("floordiv", floor_divide), ("lshift", _left), ("rshift", _right)):
+public("torch.Tensor.__floordiv__")(_dunder(lambda self, other: Tensor.floor_divide(self, other)))
+public("torch.Tensor.__rfloordiv__")(_dunder(floor_divide, True))
+for _name, _function in (("lshift", _left), ("rshift", _right)):
     public(f"torch.Tensor.__{_name}__")(_dunder(_function))
     public(f"torch.Tensor.__r{_name}__")(_dunder(_function, True))
 public("torch.Tensor.__rmod__")(_dunder(remainder, True))

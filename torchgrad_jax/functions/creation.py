@@ -13,6 +13,7 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.factory_options import check_memory, check_options, dtype_alone, sizes_alone
 from torchgrad_jax.calling.out import write_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.sequences import check_leaves, check_lengths, first_leaf, has_float, lengths
 from torchgrad_jax.core.level import by_parts, mapped_as
 from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import keep_order, lay_out_as, plain
@@ -85,14 +86,21 @@ def checked_dtype(name: str, dtype: Any) -> dtypes.dtype:
 
 
 def _as_dtype(array: np.ndarray, data: Any, target: np.dtype) -> np.ndarray:
-    """The array as `target`. RuntimeError where a Python number does not fit."""
-    if target.kind in "iu" and array.dtype.kind in "iu" and array.size and not isinstance(data, (np.ndarray, np.generic, Tensor)):
-        bounds = np.iinfo(target)
-        # PyTorch lets negative numbers wrap around in uint8.
-        if int(array.max()) > bounds.max or int(array.min()) < (bounds.min or -bounds.max):
+    """The array as `target`. RuntimeError, TypeError where a Python number does not fit."""
+    if not isinstance(data, (np.ndarray, np.generic, Tensor)):
+        if array.dtype.kind == "c" and target.kind not in "cb":
+            raise TypeError("must be real number, not complex" if target.kind != "i" else "'complex' object cannot be interpreted as an integer")
+        if target.kind in "iu" and array.size and array.dtype.kind in "iuf" and not _fits(array, np.iinfo(target)):
             raise RuntimeError(f"value cannot be converted to type {target.name} without overflow")
     with np.errstate(over="ignore"):
         return array.astype(target)
+
+
+def _fits(array: np.ndarray, bounds: np.iinfo) -> bool:
+    """Whether numbers are within the bounds of a dtype of integers. PyTorch lets negative integers wrap around in uint8."""
+    if array.dtype.kind == "f":
+        return bool(array.min() >= bounds.min and array.max() <= float(bounds.max))  # not where there is a NaN
+    return int(array.max()) <= bounds.max and int(array.min()) >= (bounds.min or -bounds.max)
 
 
 def _to_numpy(data: Any) -> np.ndarray:
@@ -119,18 +127,18 @@ def _nested(data: Sequence[Any]) -> np.ndarray:
     try:
         array = np.array(data)
     except (ValueError, OverflowError) as error:
-        _check_lengths(data, 0, _lengths(data), _has_float(data))
+        check_lengths(data, 0, lengths(data), has_float(data))
         raise ValueError(str(error)) from None
-    first = _first_leaf(data) if array.dtype.kind in "USO" else None
+    first = first_leaf(data) if array.dtype.kind in "USO" else None
     if isinstance(first, str):
         raise ValueError("too many dimensions 'str'")
     if array.dtype.kind in "US":
         raise TypeError(f"new(): invalid data type '{'bytes' if isinstance(first, bytes) else 'str'}'")
     if array.dtype == object:
-        _check_leaves(data)
+        check_leaves(data)
     # NumPy takes integers that int64 does not hold as objects, as uint64 or as floats: objects here, unless there are floats among them.
     if array.dtype == object or array.dtype == np.uint64 or (array.dtype == np.float64 and array.size and np.abs(array).max() >= 2.0**63):
-        array = np.array(data, dtype=np.float64 if _has_float(data) else object)
+        array = np.array(data, dtype=np.float64 if has_float(data) else object)
     return array if array.size or array.dtype != np.float64 else array.astype(dtypes.default_float())
 
 
@@ -140,7 +148,7 @@ def _without_tensors(data: Any) -> tuple[Any, list[np.dtype]]:
     if not _has_tensor(data):
         return data, []
     found: list[np.dtype] = []
-    depth = len(_lengths(data))
+    depth = len(lengths(data))
 
     def number(x: Any, level: int = 0) -> Any:
         if isinstance(x, (list, tuple)):
@@ -172,53 +180,9 @@ def _has_tensor(data: Any) -> bool:
     return any(isinstance(d, (Tensor, np.ndarray, np.generic)) or (isinstance(d, (list, tuple)) and _has_tensor(d)) for d in data)
 
 
-def _first_leaf(data: Any) -> Any:
-    while isinstance(data, (list, tuple)) and len(data):
-        data = data[0]
-    return data
-
-
-def _has_float(data: Any) -> bool:
-    return any(map(_has_float, data)) if isinstance(data, (list, tuple)) else isinstance(data, (float, complex))
-
-
-def _lengths(data: Any) -> list[int]:
-    found = []
-    while isinstance(data, (list, tuple)):
-        found.append(len(data))
-        if len(data) == 0:
-            break
-        data = data[0]
-    return found
-
-
-def _check_lengths(data: Any, depth: int, lengths: list[int], real: bool) -> None:
-    if depth == len(lengths):
-        if isinstance(data, (list, tuple)):
-            text = "must be real number, not {}" if real else "'{}' object cannot be interpreted as an integer"
-            raise TypeError(text.format(type(data).__name__))
-        return
-    if not isinstance(data, (list, tuple)):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'" if isinstance(data, (str, bytes)) else "not a sequence")
-    if len(data) != lengths[depth]:
-        raise ValueError(f"expected sequence of length {lengths[depth]} at dim {depth} (got {len(data)})")
-    for d in data:
-        _check_lengths(d, depth + 1, lengths, real)
-
-
-def _check_leaves(data: Any) -> None:
-    if isinstance(data, (list, tuple)):
-        for d in data:
-            _check_leaves(d)
-    elif isinstance(data, (str, bytes)):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    elif not isinstance(data, (bool, int, float, complex, np.generic)):
-        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-
-
 def _python_dtype(array: np.ndarray, data: Any) -> np.dtype:
     """Python floats have the default dtype; NumPy scalars keep theirs."""
-    if isinstance(_first_leaf(data), np.generic) or array.dtype.kind == "b":
+    if isinstance(first_leaf(data), np.generic) or array.dtype.kind == "b":
         return array.dtype
     if array.dtype.kind == "f":
         return dtypes.default_float()
@@ -228,13 +192,17 @@ def _python_dtype(array: np.ndarray, data: Any) -> np.dtype:
 
 
 _MISSING: Any = object()
+_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 @public("torch")
 def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar. RuntimeError for pin_memory: there is no such memory."""
-    if dtype is device is None and requires_grad is pin_memory is False and (target := dtype_alone(data)) is not None:
-        return created(constant(np.array(data, target), aval_of((), target)))
+    if device is None and requires_grad is pin_memory is False and (target := dtype_alone(data)) is not None:
+        asked = target if dtype is None else dtype.np if isinstance(dtype, dtypes.dtype) else None
+        if asked == target or (asked in _WIDE and target in _WIDE):
+            array = np.array(data, asked)
+            return created(constant(array, aval_of(array.shape, array.dtype)))
     if data is _MISSING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if requires_grad is None or pin_memory is None:
@@ -267,7 +235,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     """A tensor with a copy of a NumPy array. (PyTorch's shares its memory; XLA's arrays cannot be written to.)"""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
-    if any(s < 0 for s in ndarray.strides):
+    if min(ndarray.strides, default=0) < 0:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
             "(You can probably work around this by making a copy of your array  with array.copy().) "
@@ -278,7 +246,9 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             "in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This "
             "type of warning will be suppressed for the rest of this program."
         )
-    return created(from_data(ndarray, None, CPU))
+    dtypes.of(ndarray.dtype)  # is there one?
+    array = np.array(ndarray, order="C", subok=False)
+    return created(constant(array, aval_of(array.shape, array.dtype)))
 
 
 # ---------------------------------------------------------------------- from a shape

@@ -153,7 +153,10 @@ def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray]
     rec = per_thread.recorder
     if rec.rare and rec.level is not None:
         return rec.level.random(shape, lambda s: drawn(lambda: sample(s), device), into)
-    if shape and (device is not None or devices.default() is not CPU) and as_device(device) is META:
+    if device is None and rec.level is None and devices.default() is CPU:
+        array = sample(shape)
+        return created(constant(array, aval_of(shape, array.dtype)))
+    if shape and as_device(device) is META:
         found = _undrawn(lambda: sample((0, *shape[1:])), False)  # it may be too large to be drawn
         return created(constant(None, aval_of(shape, found._aval.dtype, META)))
     return drawn(lambda: sample(shape), device)

@@ -27,7 +27,7 @@ from torchgrad_jax.functions.views import reshape
 from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.counts import check_multinomial
-from torchgrad_jax.operators.kernels.distributions import normal_around
+from torchgrad_jax.operators.kernels.distributions import normal_around, random_from_to, standard_normal
 from torchgrad_jax.runtime.device import META
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
@@ -103,12 +103,15 @@ def _size_of(name: str, size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 # ---------------------------------------------------------------------- of a size
 
 
+_INT64 = np.dtype(np.int64)
+
+
 def _uniform(shape: tuple[int, ...]) -> np.ndarray:
     return default_generator.uniform(shape, dtypes.default_float())
 
 
 def _normal(shape: tuple[int, ...]) -> np.ndarray:
-    return default_generator.normal(shape, dtypes.default_float())
+    return standard_normal(default_generator, shape, dtypes.default_float())
 
 
 @public("torch")
@@ -145,7 +148,7 @@ def randint(*args: Any, **kwargs: Any) -> Tensor:
     alone = sizes_alone(args[-1:], kwargs) if len(args) in (2, 3) and type(args[-1]) is tuple else None
     if alone is not None and all([type(bound) is int for bound in args[:-1]]):
         first, last = args[:-1] if len(args) == 3 else (0, args[0])
-        return draw(alone, lambda size: default_generator.randint(first, last, size))
+        return draw(alone, lambda size: random_from_to(default_generator, size, _INT64, first, last))
     whole = ("low", "high", "size")
     by_name = {k: kwargs[k] for k in whole if k in kwargs}
     names = whole if "low" in by_name or len(args) + len(by_name) > 2 else whole[1:]

@@ -208,15 +208,20 @@ def _normal_stream(g: Draws, n: int) -> np.ndarray:
         radius = np.sqrt(-2.0 * np.log1p(-u[1::2]))
         theta = 2.0 * math.pi * u[0::2]
         body[0::2], body[1::2] = radius * np.cos(theta), radius * np.sin(theta)
-    # NumPy's functions may differ from the C library's in the last place, so small samples and the pair that may leave
-    # its second member in the state take the latter.
-    for i in range(0 if n < 64 else pairs - 1, pairs):
-        r = math.sqrt(-2.0 * math.log1p(-u[2 * i + 1]))
-        t = 2.0 * math.pi * u[2 * i]
-        body[2 * i], body[2 * i + 1] = r * math.cos(t), r * math.sin(t)
+    # Small samples, and the pair that may leave its second member in the state, are the C library's.
+    if pairs:
+        drawing.pairs(u if n < 64 else u[-2:], body if n < 64 else body[-2:])
     if n:
         g._next_normal = float(z[n]) if z.size > n else None
     return z[:n]
+
+
+def standard_normal(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
+    """`normal` of mean 0 and standard deviation 1."""
+    n = math.prod(shape)
+    if 0 < n < 16 and dtype == _F32:  # what is small asks for nothing else
+        return _normal_stream(g, n).astype(np.float32).reshape(shape)
+    return normal(g, shape, dtype, 0.0, 1.0)
 
 
 def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blocks: bool = True) -> np.ndarray:
@@ -231,8 +236,6 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blo
     if dtype not in FLOATING:
         raise unsupported("normal_kernel_cpu", dtype)
     mean, std = float(mean), float(std)
-    if n < 16 and mean == 0 and std == 1 and dtype == _F32:  # what is small asks for nothing else
-        return _normal_stream(g, n).astype(np.float32).reshape(shape)
     if n < 16 or not blocks:
         return finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
     whole = n - n % 16
@@ -315,9 +318,14 @@ def _int_limits(dtype: np.dtype) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
+_FAR = -(2**53)
+
+
 def _check_random_bounds(dtype: np.dtype, low: int, last: int) -> None:
     if dtype in REAL_OF:
         raise RuntimeError("check_random_bounds handles only integral, floating-point and boolean types")
+    if dtype == np.int64 and low > _FAR and last < -_FAR:
+        return
     least, greatest = _int_limits(dtype)
     bounds = (("from", low), ("to - 1", last))
     for what, value in bounds:

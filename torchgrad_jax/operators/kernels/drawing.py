@@ -27,6 +27,11 @@ def normals(uniform: Any, out: Any) -> None:
     box_muller.normals(uniform, out)
 
 
+def pairs(uniform: Any, out: Any) -> None:
+    """See `box_muller.pairs`."""
+    box_muller.pairs(uniform, out)
+
+
 def scale(values: Any, by: float, more: float) -> None:
     """See `box_muller.scale`."""
     box_muller.scale(values, by, more)

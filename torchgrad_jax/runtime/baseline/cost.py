@@ -81,6 +81,15 @@ def multiplies_natively(dtype: np.dtype) -> bool:
     return dtype.char in "fd" and blas.multiplies()
 
 
+def is_by_tiles(eqn: Any) -> bool:
+    """Whether a primitive is a product of matrices that `native` multiplies: NumPy's BLAS multiplies vectors, and what has other dtypes."""
+    if eqn.primitive.name != "dot_general":
+        return False
+    dtypes = {v.aval.dtype for v in (*eqn.invars, *eqn.outvars)}
+    vector = eqn.invars[1].aval.ndim == 1 and not eqn.params["dimension_numbers"][1][0]
+    return not vector and all([dtype.char in "fd" for dtype in dtypes]) and len(dtypes) == 1 and blas.multiplies()
+
+
 def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:
     """The cost of what takes `element` nanoseconds for each element of a small matrix, and twice that for one of 300 rows, and `matrix` besides."""
     aval = eqn.invars[0].aval

@@ -13,7 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Prepared
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW, is_by_tiles
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.reducing import is_by_loops
@@ -214,7 +214,7 @@ class _Build:
         _check(eqn.outvars)
         name = name_of(eqn)
         rule, several = find(name), eqn.primitive.multiple_results and name == eqn.primitive.name
-        self.multiplies = self.multiplies or rule.make.__module__.endswith(_BY_BLAS)
+        self.multiplies = self.multiplies or (rule.make.__module__.endswith(_BY_BLAS) and not is_by_tiles(eqn))
         made = rule.make(eqn)
         if type(made) is Same:
             return [operands[i] for i in made.operands]

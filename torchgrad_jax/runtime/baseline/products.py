@@ -11,6 +11,7 @@ from torchgrad_jax.runtime.baseline.blocks import converted
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
+from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
 from torchgrad_jax.runtime.native import blas
 from torchgrad_jax.runtime.native.handlers import multiplied
 
@@ -107,7 +108,7 @@ def _of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
 
     def by_blas(a: Any, b: Any) -> Any:
         found = multiplied(a, b, turned, other)
-        return multiply(a, b) if found is None else found
+        return by_one_thread(multiply, a, b) if found is None else found
 
     return by_blas
 

@@ -36,14 +36,22 @@ def quietly(multiplies: bool, function: Callable[..., Any], *arguments: Any) -> 
     context, _quiet.context = _quiet.context, None
     if context is None:  # the first in this thread, or a finalizer's within another
         context = quiet_context()
-    limit = _limit() if multiplies else None
-    threads = 0 if limit is None else limit(1)
     try:
-        return context.run(function, *arguments)
+        return by_one_thread(context.run, function, *arguments) if multiplies else context.run(function, *arguments)
     finally:
-        if limit is not None:
-            limit(threads)
         _quiet.context = context
+
+
+def by_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What `function` returns, called while NumPy's BLAS uses one thread."""
+    limit = _limit()
+    if limit is None:
+        return function(*arguments)
+    threads = limit(1)
+    try:
+        return function(*arguments)
+    finally:
+        limit(threads)
 
 
 def quiet_context() -> Context:

@@ -140,6 +140,12 @@ def reduced(x: Any, which: int, first: int, after: int) -> Any:
     return out if reducing.reduce(x, out, which, first, after) else None
 
 
+def losses_of_classes(x: Any, classes: Any, ignored: int) -> tuple[Any, int]:
+    """What `rowwise.of_classes` writes into a new array, and returns."""
+    losses = np.empty(classes.shape, x.dtype)
+    return losses, rowwise.of_classes(x, classes, losses, ignored)
+
+
 def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
     """What `ordering.order` writes into new arrays: the elements, None unless `read`, and their places. None where it cannot."""
     shape = (*x.shape[:-1], k)

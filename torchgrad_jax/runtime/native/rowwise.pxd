@@ -1,4 +1,6 @@
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t
 
 from torchgrad_jax.runtime.native cimport sharing
 from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
@@ -303,7 +305,23 @@ cdef extern from *:
         tj_by_rows(0, &r, how);
         Py_END_ALLOW_THREADS
     }
+    /* Minus the element of each row at its class, 0 where that is to be ignored. How many are not; -1 where one is no class. */
+    #define TJ_OF_CLASSES(letter, type)                                                                                                           \
+    static int64_t tj_classes_##letter(const type* x, const int64_t* classes, type* out, int64_t rows, int64_t n, int64_t ignored) {              \
+        int64_t i, kept = 0;                                                                                                                      \
+        for (i = 0; i < rows; i++) {                                                                                                              \
+            int64_t c = classes[i];                                                                                                               \
+            if (c != ignored && (uint64_t)c >= (uint64_t)n) { return -1; }                                                                        \
+            out[i] = c == ignored ? 0 : -x[i * n + c];                                                                                            \
+            kept += c != ignored;                                                                                                                 \
+        }                                                                                                                                         \
+        return kept;                                                                                                                              \
+    }
+    TJ_OF_CLASSES(f, float)
+    TJ_OF_CLASSES(d, double)
     """
+    int64_t tj_classes_f(const float* x, const int64_t* classes, float* out, int64_t rows, int64_t n, int64_t ignored) noexcept
+    int64_t tj_classes_d(const double* x, const int64_t* classes, double* out, int64_t rows, int64_t n, int64_t ignored) noexcept
     void* tj_row_handler(int minor) noexcept
     void tj_by_rows_here(Py_buffer* arrays, int given, int made) noexcept
 
@@ -321,3 +339,24 @@ cdef inline bint by_rows(object given, object made, object how) except *:
         return True
     finally:
         let_go(&arrays)
+
+
+# x: (rows, n) of float32 or float64; classes: (rows,) of int64; losses: as many as rows, of x's dtype. All in row-major order.
+cdef inline int64_t of_classes(object x, object classes, object losses, int64_t ignored) except -2:
+    cdef Py_buffer given, places, made
+    cdef int64_t kept = -1
+    PyObject_GetBuffer(x, &given, PyBUF_C_CONTIGUOUS)
+    try:
+        PyObject_GetBuffer(classes, &places, PyBUF_C_CONTIGUOUS)
+        try:
+            PyObject_GetBuffer(losses, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            if given.itemsize == 4:
+                kept = tj_classes_f(<float*>given.buf, <int64_t*>places.buf, <float*>made.buf, places.shape[0], given.shape[1], ignored)
+            else:
+                kept = tj_classes_d(<double*>given.buf, <int64_t*>places.buf, <double*>made.buf, places.shape[0], given.shape[1], ignored)
+            PyBuffer_Release(&made)
+        finally:
+            PyBuffer_Release(&places)
+    finally:
+        PyBuffer_Release(&given)
+    return kept
