@@ -12,8 +12,10 @@ class CounterFields:
     """See VersionCounter."""
 
     __slots__ = ("version", "writer")
-    version: int
-    writer: tuple[int, str] | None
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.writer: tuple[int, str] | None = None
 
 
 class StorageFields:

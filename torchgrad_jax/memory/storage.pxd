@@ -11,6 +11,8 @@ cpdef object read_through(Recorder rec, tuple links, object value, object call=*
 @cython.locals(link=LinkFields)
 cpdef object write_through(Recorder rec, tuple links, object base, object new, object call=*)
 cpdef object _recorded(Recorder rec, object bound, tuple operands)
+@cython.locals(own=StorageFields, content=Value, before=Value, rec=Recorder)
+cpdef object _spread(object written, Value value)
 @cython.locals(counter=CounterFields, told=object, epoch=Epoch)
 cpdef object put_content(StorageFields storage, Value value)
 @cython.locals(laid=ViewFields)

@@ -26,10 +26,6 @@ class VersionCounter(CounterFields):
 
     __slots__ = ("tracked", "relaid", "cut", "moved")
 
-    def __init__(self) -> None:
-        self.version = 0
-        self.writer: tuple[int, str] | None = None
-
 
 class Superseded(VersionCounter):
     """Stands for the counter of a Value whose memory was written to under another counter (by way of `Tensor.data`): what was saved for
@@ -38,9 +34,7 @@ class Superseded(VersionCounter):
     __slots__ = ("value", "__weakref__")
 
     def __init__(self, value: Value) -> None:
-        super().__init__()
-        self.version = -1
-        self.value = value
+        self.version, self.writer, self.value = -1, None, value
 
     def follower(self, edge: Any) -> Value:
         """What the Value has become, as something that was saved with this edge."""
@@ -149,10 +143,10 @@ class Siblings(list[Sibling]):
 
     def part_from_gone(self, value: Value, written: bool) -> None:
         """Let what was saved of storages that are gone be what the memory holds now, and after each write. written: whether it was written to now."""
-        parted = [s for s in self if s() is None]
+        parted, gone, held = [s for s in self if s() is None], self.gone(), ()
         if parted:
             self[:] = [s for s in self if s() is not None]
-        gone, held = self.gone(), [s.content for s in parted if _references(s) > _ALONE and not isinstance(s.content.counter, Superseded)]
+            held = [s.content for s in parted if _references(s) > _ALONE and not isinstance(s.content.counter, Superseded)]
         if gone is not None and written:
             former, gone.value = gone.value, per_thread.recorder.alias(value)
             former.counter = gone
@@ -247,31 +241,37 @@ class Storage(StorageFields):
         former, made = self.counter, VersionCounter()
         made.version, made.writer = former.version, former.writer
         for name in ("tracked", "relaid", "cut"):
-            if hasattr(former, name):
-                setattr(made, name, getattr(former, name))
+            if (found := getattr(former, name, None)) is not None:
+                setattr(made, name, found)
         here = weakref.ref(self)
         former.moved, former.version, self.counter = here, -2, made  # an interrupt finds all of it or nothing
 
-    def _spread(self, value: Value) -> None:
-        known = self.siblings
-        assert known is not None
-        known.part_from_gone(value, written=True)
-        for reference in known:
-            storage = reference()
-            if storage is self:
-                reference.content = value
-            elif storage is not None:
-                parts = [part for r in getattr(storage, "parts", ()) if (part := r()) is not None and part._storage is storage]
-                former = [part._content() for part in parts]
-                content = per_thread.recorder.alias(value)
-                if type(storage) is Storage:
-                    storage.count_anew()
-                content.counter, content.version = storage.counter, storage.counter.version
-                storage.value.counter = Superseded(content)
-                storage.value = reference.content = content
-                storage.writes += 1
-                for part, old in zip(parts, former, strict=True):
-                    old.counter = Superseded(part._content())
+
+def _spread(written: Storage, value: Value) -> None:
+    """Let the siblings of a storage hold what was written to it."""
+    known, rec = written.siblings, per_thread.recorder
+    assert known is not None
+    known.part_from_gone(value, written=True)
+    for reference in known:
+        storage = reference()
+        if storage is written:
+            reference.content = value
+        elif storage is not None:
+            own: Any = storage
+            references = getattr(storage, "parts", None)
+            parts = [part for r in references if (part := r()) is not None and part._storage is storage] if references else ()
+            former = [part._content() for part in parts]
+            content = rec.alias(value)
+            if type(storage) is Storage:
+                storage.count_anew()
+            content.counter, content.version = own.counter, own.counter.version
+            before = storage.value
+            before.counter = Superseded(content)
+            reference.content = content
+            storage.value = content
+            storage.writes += 1
+            for part, old in zip(parts, former, strict=True):
+                old.counter = Superseded(part._content())
 
 
 def _nobody() -> None:
@@ -307,7 +307,8 @@ def put_content(storage: Storage, value: Value) -> None:
         told: Any = storage
         counter.version, told.writes, told.value = version, told.writes + 1, value
     if storage.siblings is not None:
-        storage._spread(value)
+        written: Any = storage
+        _spread(written, value)
 
 
 class CountedTogether(Storage):
