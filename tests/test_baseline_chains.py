@@ -134,6 +134,32 @@ def test_what_one_reads_of_another_is_computed_before():
     assert sum(type(call[0]) is blocks.Chain for call in found.ready[0]) == 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_chains_in_a_row_are_shared_where_none_reads_what_another_makes(dtype):
+    """As an optimizer's steps of many parameters are: each too small to be shared by itself. Those at the end read what the first ones make."""
+    rng, steps, values, wanted = np.random.default_rng(0), [], {}, []
+    for k in range(12):
+        shape = (40 + k, 130)
+        values |= {f"p{k}": contents(rng, shape, dtype), f"g{k}": contents(rng, shape, dtype), "rate": contents(rng, (), dtype)}
+        last = f"g{k}"
+        for i in range(9):
+            steps += [(np.multiply, [last, "rate"], (k, i)), (np.add, [(k, i), f"p{k}"], (k, i, "sum"))]
+            last = (k, i, "sum")
+        wanted += [last, (k, 3)]
+    steps += [(np.subtract, [(k, 8, "sum"), (k, 3)], ("end", k)) for k in range(3)]
+    expected = by_itself(steps, values)
+    wanted += [("end", k) for k in range(3)]
+    found = merged(steps, list(values), wanted, True)
+    for _ in range(4):
+        with np.errstate(all="ignore"):
+            assert_same(found(list(values.values())), [expected[w] for w in wanted])
+    together = [call[0] for call in found.ready[0] if type(call[0]) is blocks.Together]
+    assert together and found.size >= sum(len(t.chains) for t in together) >= 8
+    given = [np.asfortranarray(a) if a.ndim else a for a in values.values()]
+    with np.errstate(all="ignore"):
+        assert_same(found(given), [expected[w] for w in wanted])
+
+
 def test_large_arrays_are_not_kept_for_a_chain():
     for size, expected in ((100, [True, False]), (1 << 19, [False, False, False])):
         x = np.ones(size, np.float32)

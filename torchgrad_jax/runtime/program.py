@@ -105,7 +105,7 @@ class Program(ProgramFields):
     def small(self) -> bool:
         """Whether calling what is compiled of it would take no less time than interpreting it, as one list of calls if it has become one."""
         merged = None if self.interpreted is None else self.interpreted.merged
-        return self.estimate.small if merged is None or not merged.final else self.estimate.is_small_as(len(merged.ready[0]))
+        return self.estimate.small if merged is None or not merged.final else self.estimate.is_small_as(merged.size)
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""

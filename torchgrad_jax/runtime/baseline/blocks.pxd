@@ -17,10 +17,18 @@ cdef class Chain:
     cdef bint[64] _numbers
     cdef int[320] _code
 
-    @cython.locals(
-        length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
-    )
+    cpdef bint is_shared(self)
+    cpdef list slots(self, object arrays, list made)
+    @cython.locals(work="lanes.Work*")
     cdef _carry_out(self, list slots)
+    @cython.locals(
+        work="lanes.Work*", length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
+    )
+    cdef _prepare(self, list slots, lanes.Work* works)
+
+
+@cython.locals(count=int, work="lanes.Work*", chain=Chain, i=int)
+cdef _carry_out_all(list chains, list slots)
 
 
 @cython.locals(size=Py_ssize_t, given="char*", made="char*")

@@ -8,6 +8,7 @@ Small matrices are factorized, and triangular systems solved. Half precision is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from types import FunctionType
 from typing import Any
 
@@ -60,48 +61,101 @@ class Chain:
 
     def __call__(self, *arrays: Any) -> Any:
         made = [np.empty(self.shape, dtype) for dtype in self.dtypes]
-        slots = [*arrays, *made]
-        for i in self.strided:
-            slots[i] = np.ascontiguousarray(slots[i])
         try:
-            for i in self.brains:
-                slots[i] = bits(slots[i])
-            self._carry_out(slots)
+            self._carry_out(self.slots(arrays, made))
         except (BufferError, ValueError):  # not contiguous, or of another dtype
             return self.otherwise(*arrays)
         return made[0] if len(made) == 1 else made
 
+    def work(self) -> int:
+        """How many operations there are on numbers."""
+        return self._size * self._operations
+
+    def is_shared(self) -> bool:
+        """Whether threads share it."""
+        return self._size >= SHARED and self._size * self._operations >= SHARED_WORK
+
+    def reads(self) -> int:
+        """How many operands it has."""
+        return self._inputs
+
+    def slots(self, arrays: Sequence[Any], made: list[Any]) -> list[Any]:
+        """The arrays as they are read and written. BufferError where one is of another dtype."""
+        slots = [*arrays, *made]
+        for i in self.strided:
+            slots[i] = np.ascontiguousarray(slots[i])
+        for i in self.brains:
+            slots[i] = bits(slots[i])
+        return slots
+
     def _carry_out(self, slots: list[Any]) -> None:
-        length = BLOCK * lanes.width(self._letter)
-        known = self._inputs + self._outputs
-        start, step = lanes.starts(known + self._registers), lanes.steps(known + self._registers)
-        room = lanes.room(self._registers, length, self._letter)
+        work = lanes.works(1)
         try:
-            for i in range(known):
-                step[i] = lanes.width(self._letters[i])
-                start[i] = lanes.memory(slots[i], step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
-            used = 0
-            for i in range(self._inputs):
-                if self._numbers[i]:
-                    source = start[i]
-                    start[i] = lanes.register(room, used, length)
-                    step[i] = 0
-                    lanes.fill(self._letter, self._letters[i], source, start[i], min(BLOCK, self._size))
-                    used += 1
-            for i in range(self._registers - used):
-                start[known + i] = lanes.register(room, used + i, length)
-                step[known + i] = 0
-            if self._size >= SHARED and self._size * self._operations >= SHARED_WORK:
-                lanes.run_shared(
-                    self._letter, self._code, self._operations, self._letters, self._sizes, start, step, self._size, BLOCK,
-                    known, self._registers - used,
-                )  # fmt: skip
+            self._prepare(slots, work)
+            if self.is_shared():
+                lanes.run_shared(work)
             else:
-                lanes.run(self._letter, self._code, self._operations, self._letters, self._sizes, start, step, 0, self._size, BLOCK)
+                lanes.run_alone(work)
         finally:
-            lanes.done(room)
-            lanes.done(start)
-            lanes.done(step)
+            lanes.let_go(work, 1)
+
+    def _prepare(self, slots: list[Any], works: Any) -> None:
+        """Tell what `lanes` needs to know. BufferError, ValueError where an array is not as it is said here."""
+        work, length = lanes.first(works), BLOCK * lanes.width(self._letter)
+        known = self._inputs + self._outputs
+        work.letter, work.operations, work.size, work.most = self._letter, self._operations, self._size, BLOCK
+        work.code, work.letters, work.sizes = self._code, self._letters, self._sizes
+        work.start = start = lanes.starts(known + self._registers)
+        work.step = step = lanes.steps(known + self._registers)
+        work.room = room = lanes.room(self._registers, length, self._letter)
+        for i in range(known):
+            step[i] = lanes.width(self._letters[i])
+            start[i] = lanes.memory(slots[i], step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
+        used = 0
+        for i in range(self._inputs):
+            if self._numbers[i]:
+                source = start[i]
+                start[i] = lanes.register(room, used, length)
+                step[i] = 0
+                lanes.fill(self._letter, self._letters[i], source, start[i], min(BLOCK, self._size))
+                used += 1
+        for i in range(self._registers - used):
+            start[known + i] = lanes.register(room, used + i, length)
+            step[known + i] = 0
+        work.first, work.registers = known, self._registers - used
+
+
+class Together:
+    """Chains of which none reads what another makes, as one function of the operands of all, which returns the list of all their results. Threads
+    share them."""
+
+    __slots__ = ("chains", "_places")
+
+    def __init__(self, chains: Sequence[Chain]) -> None:
+        self.chains = list(chains)
+        ends = list(accumulate([c.reads() for c in chains]))
+        self._places = [slice(end - c.reads(), end) for c, end in zip(chains, ends, strict=True)]
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        made = [[np.empty(c.shape, dtype) for dtype in c.dtypes] for c in self.chains]
+        try:
+            _carry_out_all(self.chains, [c.slots(arrays[at], own) for c, at, own in zip(self.chains, self._places, made, strict=True)])
+        except (BufferError, ValueError):
+            found = [c(*arrays[at]) for c, at in zip(self.chains, self._places, strict=True)]
+            made = [f if type(f) is list else [f] for f in found]
+        return [array for own in made for array in own]
+
+
+def _carry_out_all(chains: list[Chain], slots: list[Any]) -> None:
+    count = len(chains)
+    work = lanes.works(count)
+    try:
+        for i in range(count):
+            chain: Chain = chains[i]
+            chain._prepare(slots[i], lanes.nth(work, i))
+        lanes.run_together(work, count)
+    finally:
+        lanes.let_go(work, count)
 
 
 def bits(array: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain
+from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain, Together
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -36,6 +36,8 @@ _EXACT = {lanes.NEG, lanes.ABS, lanes.LARGER, lanes.SMALLER, lanes.SIGN, lanes.S
 _MOST = MOST_OPERATIONS // 2
 # What has more elements waits for nothing: its operands would be kept for longer.
 _LARGE = 1 << 18
+# From so many operations on numbers on they are shared, and so many at once: of more, what is not needed any more would be kept for longer.
+_WORTH, _ENOUGH = 1 << 18, 1 << 20
 
 
 class Fact(NamedTuple):
@@ -79,7 +81,41 @@ def chained(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Iterab
         found.add(step)
     for group in list(found.open.values()):
         found.close(group)
-    return found.steps
+    return _side_by_side(found.steps)
+
+
+def _side_by_side(steps: list[Assignable]) -> list[Assignable]:
+    """The steps with chains that threads share in the place of those that stand in a row, where none reads what another makes."""
+    found: list[Assignable] = []
+    row: list[Assignable] = []
+    made: set[int] = set()
+    work = 0
+
+    def end_row() -> None:
+        nonlocal work
+        found.extend([_as_one(row)] if len(row) > 1 and work >= _WORTH else row)
+        row.clear()
+        made.clear()
+        work = 0
+
+    for step in steps:
+        chain = step.function
+        alone = type(chain) is not Chain or chain.is_shared()
+        if alone or work >= _ENOUGH or not made.isdisjoint(step.operands):
+            end_row()
+        if alone:
+            found.append(step)
+            continue
+        row.append(step)
+        made.update(step.results)
+        work += chain.work()
+    end_row()
+    return found
+
+
+def _as_one(row: list[Assignable]) -> Chained:
+    chains = Together([step.function for step in row])
+    return Chained(chains, [slot for step in row for slot in step.operands], [slot for step in row for slot in step.results], False, {})
 
 
 class _Finder:

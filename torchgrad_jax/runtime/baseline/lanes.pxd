@@ -2,7 +2,7 @@
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint16_t
-from libc.stdlib cimport abort, free, malloc
+from libc.stdlib cimport abort, calloc, free, malloc
 from libc.string cimport memcpy
 
 from torchgrad_jax.runtime.native.handlers cimport share
@@ -135,10 +135,6 @@ cdef inline void* _allocated(size_t length) except NULL:
     return found
 
 
-cdef inline void done(void* memory) noexcept:
-    free(memory)
-
-
 cdef inline char* register(char* room, Py_ssize_t which, Py_ssize_t length) noexcept:
     return room + which * length
 
@@ -250,15 +246,16 @@ cdef inline void run(
         begin += n
 
 
-# What the pieces of a large chain have in common.
-cdef struct Shared:
+# A chain with its arrays. start, step, room: memory of its own. first, registers: the slots that each thread has registers of its own for.
+cdef struct Work:
     int letter, operations, first, registers
     int* code
     int* letters
     Py_ssize_t* sizes
     char** start
     Py_ssize_t* step
-    Py_ssize_t size, most
+    char* room
+    Py_ssize_t size, most, kept
 
 
 cdef enum:
@@ -266,34 +263,74 @@ cdef enum:
     SLOTS = 128  # of operands, results and registers, twice as many as a chain may have
 
 
-cdef inline void _run_piece(const void* work, int64_t number, tj_hand* hand) noexcept nogil:
-    cdef Shared* shared = <Shared*>work
-    cdef Py_ssize_t length = shared.most * (4 if shared.letter == 102 else 8), begin = number * BLOCKS_OF_A_PIECE * shared.most
+cdef inline Work* works(int count) except NULL:
+    cdef Work* found = <Work*>calloc(count, sizeof(Work))
+    if found is NULL:
+        raise MemoryError
+    return found
+
+
+cdef inline Work* nth(Work* work, int which) noexcept:
+    return work + which
+
+
+cdef inline Work* first(Work* work) noexcept:
+    return work
+
+
+cdef inline void let_go(Work* work, int count) noexcept:
+    cdef int i
+    for i in range(count):
+        free(work[i].room)
+        free(work[i].start)
+        free(work[i].step)
+    free(work)
+
+
+cdef inline void run_alone(Work* work) noexcept nogil:
+    run(work.letter, work.code, work.operations, work.letters, work.sizes, work.start, work.step, 0, work.size, work.most)
+
+
+cdef inline void _run_part(Work* work, Py_ssize_t begin, Py_ssize_t end, tj_hand* hand) noexcept nogil:
+    cdef Py_ssize_t length = work.most * (4 if work.letter == 102 else 8)
     cdef char* start[SLOTS]
     cdef char* room
     cdef int i
     if hand.kept is NULL:
-        hand.kept = malloc(shared.registers * length + 1)
+        hand.kept = malloc(work.kept + 1)
         if hand.kept is NULL:
             abort()
     room = <char*>hand.kept
-    memcpy(start, shared.start, (shared.first + shared.registers) * sizeof(void*))
-    for i in range(shared.registers):
-        start[shared.first + i] = room + i * length
-    run(
-        shared.letter, shared.code, shared.operations, shared.letters, shared.sizes, start, shared.step, begin,
-        min(shared.size, begin + BLOCKS_OF_A_PIECE * shared.most), shared.most,
-    )
+    memcpy(start, work.start, (work.first + work.registers) * sizeof(void*))
+    for i in range(work.registers):
+        start[work.first + i] = room + i * length
+    run(work.letter, work.code, work.operations, work.letters, work.sizes, start, work.step, begin, end, work.most)
 
 
-cdef inline void run_shared(
-    int letter, int* code, int operations, int* letters, Py_ssize_t* sizes, char** start, Py_ssize_t* step, Py_ssize_t size, Py_ssize_t most,
-    int first, int registers
-) noexcept:
-    cdef Shared shared
-    shared.letter, shared.operations, shared.first, shared.registers, shared.size, shared.most = letter, operations, first, registers, size, most
-    shared.code, shared.letters, shared.sizes, shared.start, shared.step = code, letters, sizes, start, step
-    share(_run_piece, &shared, (size + BLOCKS_OF_A_PIECE * most - 1) // (BLOCKS_OF_A_PIECE * most))
+cdef inline void _run_piece(const void* all, int64_t number, tj_hand* hand) noexcept nogil:
+    cdef Work* work = <Work*>all
+    cdef Py_ssize_t begin = number * BLOCKS_OF_A_PIECE * work.most
+    _run_part(work, begin, min(work.size, begin + BLOCKS_OF_A_PIECE * work.most), hand)
+
+
+cdef inline void run_shared(Work* work) noexcept:
+    work.kept = work.registers * work.most * (4 if work.letter == 102 else 8)
+    share(_run_piece, work, (work.size + BLOCKS_OF_A_PIECE * work.most - 1) // (BLOCKS_OF_A_PIECE * work.most))
+
+
+cdef inline void _run_one(const void* all, int64_t number, tj_hand* hand) noexcept nogil:
+    cdef Work* work = <Work*>all + number
+    _run_part(work, 0, work.size, hand)
+
+
+cdef inline void run_together(Work* work, int count) noexcept:
+    cdef int i
+    cdef Py_ssize_t most = 0
+    for i in range(count):
+        most = max(most, work[i].registers * work[i].most * 8)
+    for i in range(count):
+        work[i].kept = most
+    share(_run_one, work, count)
 
 
 cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t most, Py_ssize_t length) noexcept nogil:

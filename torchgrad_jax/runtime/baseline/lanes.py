@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -77,10 +78,6 @@ def room(registers: int, length: int, letter: int) -> Any:
     return np.empty((registers, length), np.uint8).view(chr(letter))
 
 
-def done(memory: Any) -> None:
-    """Give back what one of the three is."""
-
-
 def register(room: Any, which: int, length: int) -> Any:
     """One of the registers."""
     return room[which]
@@ -124,11 +121,40 @@ def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start
         begin += n
 
 
-def run_shared(
-    letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, size: int, most: int, first: int, registers: int
-) -> None:
-    """`run` on all elements, in C by several threads: each has registers of its own, so many from the slot `first` on."""
-    run(letter, code, operations, letters, sizes, start, step, 0, size, most)
+def works(count: int) -> list[Any]:
+    """Room for as many chains with their arrays."""
+    return [SimpleNamespace() for _ in range(count)]
+
+
+def nth(work: list[Any], which: int) -> list[Any]:
+    """The room from one of them on."""
+    return work[which:]
+
+
+def first(work: list[Any]) -> Any:
+    """The first of them."""
+    return work[0]
+
+
+def let_go(work: list[Any], count: int) -> None:
+    """Give the room back, and what is in it."""
+
+
+def run_alone(work: list[Any]) -> None:
+    """`run` on all elements of the first."""
+    w = work[0]
+    run(w.letter, w.code, w.operations, w.letters, w.sizes, w.start, w.step, 0, w.size, w.most)
+
+
+def run_shared(work: list[Any]) -> None:
+    """The same, in C by several threads, each a part of the elements: it has registers of its own, so many from the slot `first` on."""
+    run_alone(work)
+
+
+def run_together(work: list[Any], count: int) -> None:
+    """`run` on all elements of each, in C by several threads, each some of them."""
+    for i in range(count):
+        run_alone(nth(work, i))
 
 
 def add_at(letter: int, rows: Any, places: Any, updates: Any, count: int, most: int, length: int) -> None:

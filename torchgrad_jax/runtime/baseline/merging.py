@@ -38,12 +38,12 @@ class Merged:
     """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
     ready: what that makes of them: the calls, the template, whose first places are the inputs', and the places of the outputs. final: whether it will
-    be the same for ever.
+    be the same for ever. size: how many calls it is, each chain by itself.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "ready", "final")
+    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "ready", "final", "size")
 
     def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
@@ -70,6 +70,7 @@ class Merged:
         self._assign(_without_repetition(steps, constants, set(self._results)))
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
+        self.size = sum([len(step.function.chains) if type(step.function) is blocks.Together else 1 for step in steps])
         self._steps = () if self.final else steps  # what chains are looked for in
         self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
 
