@@ -17,6 +17,7 @@ import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, execution_mode
 from torchgrad_jax.runtime.baseline import plan_of, quietly, same_plan, surroundings
 from torchgrad_jax.runtime.baseline.inlining import KERNEL
+from torchgrad_jax.runtime.native import blas
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -295,7 +296,9 @@ def test_numpy_warns_of_nothing_inside_and_as_before_outside():
 
 def test_products_are_told_from_what_needs_no_blas():
     matrix = np.ones((3, 3), np.float32)
-    assert plan_of(jax.make_jaxpr(lambda a: jnp.dot(a, a) + 1)(matrix)).multiplies
+    product = jax.make_jaxpr(lambda a, b: jnp.dot(a, b) + 1)
+    assert plan_of(product(matrix + 1j, matrix + 1j)).multiplies and plan_of(product(matrix, matrix[0])).multiplies
+    assert plan_of(product(matrix, matrix)).multiplies is not blas.multiplies()  # what is ours asks for no threads of NumPy's
     assert not plan_of(jax.make_jaxpr(lambda a: jnp.exp(a) + a.sum())(matrix)).multiplies
 
 
@@ -307,7 +310,7 @@ def test_blas_is_told_of_its_threads_where_it_would_use_several(monkeypatch, lef
     """It takes two numbers to be set, 1 us each."""
     asked = []
     monkeypatch.setattr(surroundings, "_limit", lambda: lambda threads: asked.append(threads) or 0)
-    a, b = tj.ones(left), tj.ones(right)
+    a, b = tj.ones(left, dtype=tj.complex64), tj.ones(right, dtype=tj.complex64)
     with execution_mode("fused"), baseline_tier(True):
         for _ in range(4):  # at first operation by operation, then as one list, then the short way
             asked.clear()
