@@ -200,7 +200,7 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
     """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar. RuntimeError for pin_memory: there is no such memory."""
     if device is None and requires_grad is pin_memory is False and (target := dtype_alone(data)) is not None:
         asked = target if dtype is None else dtype.np if isinstance(dtype, dtypes.dtype) else None
-        if asked == target or asked in _WIDE:
+        if asked is not None and (asked == target or asked in _WIDE):  # NumPy takes None for float64
             array = np.array(data, asked if target in _WIDE else target).astype(asked, copy=False)  # int64 is rounded to float32 once
             return created(constant(array, aval_of(array.shape, array.dtype)))
     if data is _MISSING:
