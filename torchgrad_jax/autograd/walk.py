@@ -67,7 +67,7 @@ def run_nodes(task: Any, nodes: Iterable[Any]) -> None:
         if type(n) is AccumulateGrad:  # only where the order of leaves matters
             task._accumulate(n)
             continue
-        node: Any = n
+        node: Any = n  # whose fields compiled code reads without asking Python
         if watch is not None:
             watch.begins(n)
         received = buffers.pop(node, None) or [None]
