@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.value import aval_of
 
-# The length that stands for all from two on, and from how many elements on it pays to write over an operand.
+# The length that stands for all from one on, and from how many elements on it pays to write over an operand.
 _LENGTH, _MANY = 4096, 1024
 
 
@@ -34,7 +34,7 @@ def as_vectors(specs: Sequence[Any]) -> Vectors | None:
     alike = shapes.count(shapes[0]) == len(shapes)
     shape = shapes[0] if alike else np.broadcast_shapes(*shapes)
     elements = math.prod(shape)
-    flat = (elements if elements < 2 else _LENGTH,)  # none and one may be special cases
+    flat = (_LENGTH if elements else 0,)  # none may be a special case
     if alike and shape == flat:
         return None
     specs = tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs])

@@ -1,0 +1,183 @@
+"""Traces with less of JAX's machinery around them give what JAX's own do: the same equations, results of the same avals, and the same refusals."""
+
+import gc
+import weakref
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+from jax import numpy as jnp
+
+from torchgrad_jax.runtime import _jax_compat
+from torchgrad_jax.runtime.compiling import result_avals
+
+F32, F64, I64, BOOL, C64 = (np.dtype(t) for t in (np.float32, np.float64, np.int64, bool, np.complex64))
+BF16 = np.dtype(jnp.bfloat16)
+UNARY = [
+    lax.exp, lax.log, lax.sqrt, lax.tanh, lax.neg, lax.abs, lax.sign, lax.floor, lax.square, lax.is_finite, lax.logistic, lax.erf, lax.bitwise_not,
+    lambda x: lax.integer_pow(x, 3), lambda x: lax.convert_element_type(x, F32), lambda x: lax.convert_element_type(x, BOOL),
+]  # fmt: skip
+BINARY = [
+    lax.add, lax.sub, lax.mul, lax.div, lax.rem, lax.max, lax.min, lax.pow, lax.atan2, lax.eq, lax.lt, lax.bitwise_and, lax.shift_left, lax.nextafter,
+]  # fmt: skip
+
+
+def both(function, *inputs):
+    """What JAX's own trace and ours make of a function: text, and the results' avals; or the class and the text of what they raise."""
+
+    def as_tuple(*arrays):
+        found = function(*arrays)
+        return found if isinstance(found, tuple) else (found,)
+
+    def of(trace):
+        try:
+            closed = trace()
+        except (TypeError, ValueError, AssertionError, IndexError) as error:
+            return type(error), str(error)
+        return str(closed), [(a.shape, a.dtype, a.weak_type) for e in closed.jaxpr.eqns for a in (v.aval for v in e.outvars)]
+
+    def jaxs():
+        with jax.enable_x64(True), jax.disable_jit():
+            return jax.make_jaxpr(as_tuple)(*[jax.ShapeDtypeStruct(*i) for i in inputs])
+
+    return of(lambda: _jax_compat.trace(as_tuple, "trial", inputs)), of(jaxs)
+
+
+def hold_alike(function, *inputs):
+    ours, jaxs = both(function, *inputs)
+    assert ours == jaxs
+    return ours
+
+
+def test_this_version_of_jax_is_traced_so():
+    assert _jax_compat._shortened() is not None
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@pytest.mark.parametrize("dtype", [F32, F64, I64, BOOL, C64, BF16], ids=str)
+def test_element_wise(dtype):
+    for function in UNARY:
+        hold_alike(function, ((3, 4), dtype))
+        hold_alike(function, ((), dtype))
+    for function in BINARY:
+        hold_alike(function, ((3, 4), dtype), ((3, 4), dtype))
+        hold_alike(function, ((3, 4), dtype), ((3, 5), dtype))
+        hold_alike(function, ((3, 4), dtype), ((3, 4), I64))
+        hold_alike(lambda x, function=function: function(x, x), ((0,), dtype))
+
+
+@pytest.mark.parametrize("function", [lambda x: x * 2, lambda x: 2.5 - x, lambda x: x > 1, lambda x: jnp.where(x > 0, x, 0.0), jnp.mean, jnp.var])
+@pytest.mark.parametrize("dtype", [F32, I64, BF16], ids=str)
+def test_weak_types_and_literals(function, dtype):
+    hold_alike(function, ((3, 4), dtype))
+
+
+def test_constants_that_are_folded():
+    hold_alike(lambda x: x + lax.convert_element_type(lax.convert_element_type(np.float32(15), BF16), F32), ((3,), F32))
+    hold_alike(lambda x: x + np.arange(3.0, dtype=np.float32), ((3,), F32))
+    hold_alike(lambda x: lax.broadcast_in_dim(np.float32(2), (3,), ()), ((3,), F32))
+
+
+shapes = st.lists(st.sampled_from([0, 1, 2, 3, 5]), max_size=4).map(tuple)
+
+
+@given(shapes, st.data())
+def test_what_moves_and_sums(shape, data):
+    rank = len(shape)
+    axes = data.draw(st.lists(st.integers(-1, rank), max_size=3).map(tuple))
+    order = tuple(data.draw(st.permutations(range(rank))))
+    for function in (jnp.sum, jnp.max, jnp.min, jnp.prod, jnp.all, jnp.any):
+        hold_alike(lambda x, function=function: function(x, axes), (shape, F32))
+    for primitive, options in ((lax.reduce_sum_p, {"out_sharding": None}), (lax.reduce_max_p, {"out_sharding": None}), (lax.reduce_or_p, {})):
+        hold_alike(lambda x, primitive=primitive, options=options: primitive.bind(x, axes=axes, **options), (shape, F32))
+    hold_alike(lambda x: lax.transpose(x, order), (shape, F32))
+    hold_alike(lambda x: lax.transpose(x, axes), (shape, F32))
+    hold_alike(lambda x: lax.squeeze(x, axes), (shape, F32))
+    hold_alike(lambda x: lax.reshape(x, (int(np.prod(shape)),)), (shape, F32))
+    hold_alike(lambda x: lax.reshape(x, (3, 2)), (shape, F32))
+
+
+@given(shapes, shapes, st.data())
+def test_broadcasts(shape, target, data):
+    dimensions = data.draw(st.lists(st.integers(-1, len(target)), max_size=4).map(tuple))
+    hold_alike(lambda x: lax.broadcast_in_dim(x, target, dimensions), (shape, F32))
+    hold_alike(lambda x: jnp.broadcast_to(x, target), (shape, F32))
+    hold_alike(jnp.add, (shape, F32), (target, F32))
+    hold_alike(lambda w, x, y: lax.select(w, x, y), (shape, BOOL), (target, F32), (target, F32))
+
+
+@given(shapes, shapes, st.data())
+def test_products(a, b, data):
+    def dims(shape):
+        return data.draw(st.lists(st.integers(0, max(len(shape), 1)), max_size=2).map(tuple))
+
+    numbers = ((dims(a), dims(b)), (dims(a), dims(b)))
+    dtypes = data.draw(st.sampled_from([(F32, F32), (F32, F64), (I64, I64), (BF16, BF16), (BOOL, BOOL)]))
+    asked = data.draw(st.sampled_from([None, F32, F64]))
+    hold_alike(lambda x, y: lax.dot_general(x, y, numbers, preferred_element_type=asked), (a, dtypes[0]), (b, dtypes[1]))
+    hold_alike(jnp.matmul, (a, dtypes[0]), (b, dtypes[1]))
+
+
+def test_functions_of_several_steps():
+    for function in (jax.nn.softmax, jax.nn.gelu, jnp.linalg.norm, jnp.cumsum, jnp.sort, jnp.ravel, lambda x: x[:, None, 1:] @ x[1:, 0]):
+        hold_alike(function, ((5, 4), F32))
+    hold_alike(lambda x, y: jax.vjp(lambda x: jnp.tanh(x @ y).sum(0), x)[1](y[0]), ((5, 3), F32), ((3, 3), F32))
+
+
+@pytest.mark.parametrize("primitive", result_avals.rules, ids=str)
+def test_each_rule(primitive):
+    """With as many operands as the primitive takes, in each dtype that it does."""
+    held = 0
+    options = _OPTIONS.get(primitive.name, {})
+    for dtype in (F32, I64, BOOL):
+        for count in (1, 2, 3):
+            operands = [((2, 3), BOOL if primitive.name == "select_n" and i == 0 else dtype) for i in range(count)]
+            ours, jaxs = both(lambda *x: primitive.bind(*x, **options), *operands)
+            if type(jaxs[0]) is str:
+                assert ours == jaxs
+                held += 1
+    assert held > 0
+
+
+_OPTIONS = {
+    "integer_pow": {"y": 2},
+    "convert_element_type": {"new_dtype": F32, "weak_type": False, "sharding": None},
+    "broadcast_in_dim": {"shape": (4, 2, 3), "broadcast_dimensions": (1, 2), "sharding": None},
+    "reshape": {"new_sizes": (6,), "dimensions": None, "sharding": None},
+    "squeeze": {"dimensions": ()},
+    "transpose": {"permutation": (1, 0)},
+    "dot_general": {"dimension_numbers": (((0,), (0,)), ((), ())), "precision": None, "preferred_element_type": None, "out_sharding": None},
+    "mul": {"out_dtype": None},
+    **{f"reduce_{name}": {"axes": (1,)} for name in ("prod", "max", "min", "or", "and")},
+    "reduce_sum": {"axes": (0,), "out_sharding": None},
+    **dict.fromkeys(["exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "tanh", "logistic"], {"accuracy": None}),
+    "round": {"rounding_method": lax.RoundingMethod.TO_NEAREST_EVEN},
+}
+
+
+def test_in_a_mesh_of_the_users():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        hold_alike(lambda x, y: jnp.sum(x @ y, 0), ((2, 3), F32), ((3, 4), F32))
+
+
+def test_nothing_is_left_to_the_garbage_collector():
+    """A trace refers to itself by its equations: what it was made of would live until the collector comes."""
+
+    class Array(np.ndarray):
+        """One that can be watched."""
+
+    held = np.arange(3.0, dtype=np.float32).view(Array)
+    function = lambda x: (x * 2 + x,)  # noqa: E731
+    watched = weakref.ref(function)
+    gc.disable()
+    try:
+        closed = _jax_compat.trace(function, "trial", [((3,), F32)])
+        del function, closed
+        assert watched() is None
+    finally:
+        gc.enable()
+    assert held.shape == (3,)
