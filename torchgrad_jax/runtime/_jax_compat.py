@@ -172,18 +172,55 @@ def synchronous_cpu() -> Any:
 
 
 try:
-    from jax._src import core, dtypes, linear_util, mesh, source_info_util
+    from jax._src import core, dtypes, linear_util, literals, mesh, source_info_util
     from jax._src.interpreters import partial_eval
 
     _JaxTrace: Any = partial_eval.DynamicJaxprTrace
-    _Tracer, _Equation = partial_eval.DynamicJaxprTracer, partial_eval.TracingEqn
+    _JaxTracer, _Equation = partial_eval.DynamicJaxprTracer, partial_eval.TracingEqn
     _aval = functools.lru_cache(maxsize=1 << 14)(core.ShapedArray)
-    _SOURCE = source_info_util.new_source_info()
+    _SOURCE, _typed = source_info_util.new_source_info(), literals.TypedNdArray
 except (ImportError, AttributeError, TypeError):
-    _JaxTrace = object
+    _JaxTrace = _JaxTracer = object
 
 _CONVERT = jax.lax.convert_element_type_p
 _FORWARDED = {_CONVERT, jax.lax.broadcast_in_dim_p}  # what changes nothing is its operand
+
+
+class _Tracer(_JaxTracer):
+    """What stands for an array in a `_Trace`. Where its operators meet another one like it, or a number of Python's, they are primitives at once: the
+    functions of jax.numpy that they are otherwise take 100 us to find that there is nothing to convert and to broadcast."""
+
+    __slots__ = ()
+
+
+def _operator(name: str, primitive: Any, kinds: str, reversed: bool = False, **params: Any) -> None:
+    """Give tracers an operator that is a primitive for operands of one aval, of a dtype of these kinds, and for real numbers beside floating ones."""
+    plain = getattr(_JaxTracer, name)
+
+    def operate(self: Any, other: Any) -> Any:
+        aval, there = self.aval, other
+        if type(other) is not _Tracer:
+            if not (type(other) in (int, float) and aval.dtype.kind == "f"):
+                return plain(self, other)
+            there = _typed(np.asarray(other, aval.dtype), aval=_aval((), aval.dtype))
+        elif other.aval is not aval:
+            return plain(self, other)
+        if aval.dtype.kind not in kinds or aval.weak_type:
+            return plain(self, other)
+        return primitive.bind(there, self, **params) if reversed else primitive.bind(self, there, **params)
+
+    setattr(_Tracer, name, operate)
+
+
+def _give_operators() -> None:
+    lax = jax.lax
+    for name, primitive, kinds in (("add", lax.add_p, "iufcV"), ("sub", lax.sub_p, "iufcV"), ("truediv", lax.div_p, "fV")):
+        _operator(f"__{name}__", primitive, kinds)
+        _operator(f"__r{name}__", primitive, kinds, reversed=True)
+    _operator("__mul__", lax.mul_p, "iufcV", out_dtype=None)
+    _operator("__rmul__", lax.mul_p, "iufcV", reversed=True, out_dtype=None)
+    for name, primitive in (("lt", lax.lt_p), ("le", lax.le_p), ("gt", lax.gt_p), ("ge", lax.ge_p), ("eq", lax.eq_p), ("ne", lax.ne_p)):
+        _operator(f"__{name}__", primitive, "iufV")
 
 
 class _Trace(_JaxTrace):
@@ -199,6 +236,18 @@ class _Trace(_JaxTrace):
     def __init__(self, debug: Any, parent: Any) -> None:
         super().__init__(debug, parent_trace=parent)
         self._context = core.current_jaxpr_eqn_context()
+
+    def argument(self, aval: Any) -> Any:
+        """One more argument of what is traced."""
+        variable = self.frame.gensym(aval)
+        self.frame.invars.append(variable)
+        return _Tracer(self, aval, variable, _SOURCE)
+
+    def var_to_tracer(self, var: Any, source_info: Any, parent: Any = None) -> Any:
+        """As JAX's own, which is asked where a primitive has no rule."""
+        if var.aval.has_qdd:
+            return super().var_to_tracer(var, source_info, parent)
+        return _Tracer(self, var.aval, var, source_info, parent)
 
     def process_primitive(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
         """As JAX's own."""
@@ -227,9 +276,10 @@ def _traced_shortly(function: Callable[..., Sequence[Any]], name: str, inputs: S
         return core.ClosedJaxpr(jaxpr, consts)
     trace = _Trace(debug, core.trace_ctx.trace)
     with source_info_util.reset_name_stack():
-        tracers = [trace.new_arg(_aval(*i), _SOURCE) for i in inputs]
+        tracers = [trace.argument(_aval(*i)) for i in inputs]
         with core.set_current_trace(trace):
             results = function(*tracers)
+        partial_eval._check_returned_jaxtypes(debug, results)
         results = [trace.to_jaxpr_tracer(dtypes.canonicalize_value(r), _SOURCE) for r in results]
         jaxpr, consts = trace.frame.to_jaxpr(trace, results, debug, _SOURCE)
     trace.invalidate()  # or it lives until the garbage collector comes
@@ -247,6 +297,7 @@ def _shortened() -> Any:
         return lax.dot(chosen, moved), lax.reduce_sum(lax.squeeze(x[:1], (0,)), (0,)), lax.reduce_max(y, (1,))
 
     try:
+        _give_operators()
         shapes = [a.shape for a in _traced_shortly(trial, "trial", [((2, 3), np.dtype(np.float32))] * 2).out_avals]
         assert shapes == [(2, 2), (), (2,)]
     except (NameError, AttributeError, TypeError, ValueError, KeyError, AssertionError):

@@ -32,12 +32,17 @@ def _rule(*primitives: Any) -> Callable[[Rule], Rule]:
 
 
 def _alike(avals: Sequence[Any], kinds: str) -> Any:
-    """The one aval that all operands have, if its dtype is of these kinds. JAX has one object for equal avals."""
+    """The one aval that all operands have, but for a number among two of them, if its dtype is of these kinds. JAX has one object for equal avals."""
     first = avals[0]
     for other in avals[1:]:
         if other is not first:
-            return None
+            return _beside_number(*avals, kinds) if len(avals) == 2 else None
     return first if first.dtype.kind in kinds and not first.weak_type else None
+
+
+def _beside_number(a: Any, b: Any, kinds: str) -> Any:
+    fits = a.dtype == b.dtype and a.dtype.kind in kinds and not (a.weak_type or b.weak_type)
+    return None if not fits else a if b.shape == () else b if a.shape == () else None
 
 
 def _keeping(kinds: str) -> Rule:
@@ -61,7 +66,8 @@ _rule(lax.add_p, lax.sub_p, lax.mul_p, lax.div_p, lax.neg_p, lax.sign_p)(_keepin
 _rule(lax.abs_p)(_keeping(_SIGNED))
 _rule(lax.max_p, lax.min_p)(_keeping("biufV"))
 _rule(lax.rem_p)(_keeping("iufV"))
-_rule(lax.square_p, lax.integer_pow_p)(_keeping("iufcV"))
+_rule(lax.square_p)(_keeping("iufcV"))
+_rule(lax.integer_pow_p)(_keeping("fcV"))  # of integers JAX refuses some
 _rule(lax.and_p, lax.or_p, lax.xor_p, lax.not_p)(_keeping(_LOGICAL))
 _rule(lax.shift_left_p, lax.shift_right_arithmetic_p, lax.shift_right_logical_p)(_keeping(_INTEGER))
 _rule(lax.eq_p, lax.ne_p)(_comparing(_ANY))
@@ -72,8 +78,8 @@ _rule(lax.copy_p)(_keeping(_ANY))
 
 @_rule(lax.select_n_p)
 def _selected(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
-    which, one = avals[0], _alike(avals[1:], _ANY)
-    fits = one is not None and which.dtype == _BOOL and len(avals) == 3 and which.shape in ((), one.shape)
+    which, one = avals[0], avals[1]
+    fits = one is avals[-1] and not one.weak_type and which.dtype == _BOOL and len(avals) == 3 and which.shape in ((), one.shape)
     return one if fits else None
 
 
@@ -141,7 +147,7 @@ def _multiplied(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
     a, b = avals
     (summed, others_summed), (batch, others_batch) = parameters["dimension_numbers"]
     asked = parameters["preferred_element_type"]
-    if a.dtype != b.dtype or asked not in (None, a.dtype) or parameters["out_sharding"] is not None or a.dtype.kind not in "iufcV":
+    if a.dtype != b.dtype or (asked is not None and asked != a.dtype) or parameters["out_sharding"] is not None or a.dtype.kind not in "iufcV":
         return None
     rest, others = _without(a, (*summed, *batch)), _without(b, (*others_summed, *others_batch))
     if rest is None or others is None or len(batch) != len(others_batch) or len(summed) != len(others_summed):
