@@ -25,12 +25,15 @@ cdef class Entry:
 
 
 cdef class Calls:
-    cdef public list entries
+    cdef public dict entries
+    cdef public Py_ssize_t count
     cdef public Entry last
     cdef public Py_ssize_t left
     cdef public bint bounds, makes, alike, writes, joins, divides
     cdef object __weakref__
 
 
+@cython.locals(t=TensorFields)
+cpdef object mark(tuple args)
 @cython.locals(content=Value, whole=Value)
 cpdef Value told_of(TensorFields t)

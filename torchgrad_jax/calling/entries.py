@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from torchgrad_jax.core.fields import content_of
+from torchgrad_jax.core.fields import TensorFields, content_of
 from torchgrad_jax.declaration import dtypes
 
 # How often in vain what a call came to is looked for, before that is given up.
-PATIENCE = 64
+PATIENCE = 128
 # From so many tensors on it is not told by their shapes how they are joined.
 MANY = 8
 
@@ -72,25 +72,34 @@ class Entry:
 
 
 class Calls:
-    """The kinds of calls of one function. last: the kind of the last one. left: how often what a call came to is still looked for in vain. bounds:
-    whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no other's content; alike: like a first
-    one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument. joins: whether it
-    does MANY tensors otherwise where they are there already. divides: whether it asks its second argument for its elements, if it has integers."""
+    """The kinds of calls of one function.
 
-    __slots__ = ("entries", "last", "left", "bounds", "makes", "alike", "writes", "joins", "divides", "__weakref__")
+    entries: these, by what `mark` says of their arguments; count: how many. last: the kind of the last one. left: how often what a call came to is
+    still looked for in vain. bounds: whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no
+    other's content; alike: like a first one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument.
+    joins: whether it does MANY tensors otherwise where they are there already. divides: whether it asks its second argument for its elements, if it
+    has integers.
+    """
+
+    __slots__ = ("entries", "count", "last", "left", "bounds", "makes", "alike", "writes", "joins", "divides", "__weakref__")
 
     def __init__(
         self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False, joins: bool = False, divides: bool = False
     ) -> None:
         self.bounds, self.makes, self.alike, self.writes, self.joins, self.divides = bounds, makes, alike, writes, joins, divides
-        self.entries: list[Entry] = []
+        self.entries: dict[Any, list[Entry]] = {}
+        self.count = 0
         self.last: Any = None
         self.left = PATIENCE
         _all.append(weakref.ref(self))
 
+    def kinds(self) -> list[Entry]:
+        """All entries."""
+        return [entry for alike in self.entries.values() for entry in alike]
+
     def forget(self) -> None:
         """What calls come to may be otherwise from now on."""
-        self.entries, self.last, self.left = [], None, PATIENCE
+        self.entries, self.count, self.last, self.left = {}, 0, None, PATIENCE
 
 
 _all: list[weakref.ref[Calls]] = []
@@ -105,6 +114,17 @@ def forget_all() -> None:
 
 
 dtypes.after_default_changed.append(forget_all)
+
+
+def mark(args: tuple[Any, ...]) -> Any:
+    """What the arguments of calls of one kind have in common: the aval of the first one, or of the first one in it."""
+    first = args[0] if args else None
+    if (type(first) is tuple or type(first) is list) and first:
+        first = first[0]
+    if not isinstance(first, TensorFields):
+        return None
+    t: Any = first
+    return None if t._value is None else t._value.aval
 
 
 def told_of(t: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, told_of
+from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import needs_grad
@@ -25,8 +25,8 @@ from torchgrad_jax.runtime.recording.epoch import Epoch
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.value import Value
 
-# How many kinds of calls are known of one function.
-MOST = 32
+# How many kinds of calls are known of one function, and how many whose first tensors are alike: among these the right one is looked for.
+MOST, MOST_ALIKE = 512, 32
 # Arguments that are the same next time if they are equal and of one class.
 _PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, memory_format, type, type(Ellipsis)))
 _SEQUENCES = frozenset((tuple, list, Size))
@@ -88,7 +88,7 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
         entry.bound = None
         if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
             return
-    _keep(calls, entry)
+    _keep(calls, entry, args)
 
 
 def _is_asked(divisor: Any) -> bool:
@@ -108,10 +108,18 @@ def _singly(entry: Entry, tensors: list[Any]) -> set[int]:
     return set(range(len(tensors))).difference([again for _, again in entry.twins or ()])
 
 
-def _keep(calls: Calls, entry: Entry) -> None:
-    if len(calls.entries) >= MOST:
-        del calls.entries[0]
-    calls.entries.append(entry)
+def _keep(calls: Calls, entry: Entry, args: tuple[Any, ...]) -> None:
+    if calls.count >= MOST:
+        for kept in calls.entries.values():
+            del kept[: len(kept) // 2 + 1]
+        calls.entries = {which: kept for which, kept in calls.entries.items() if kept}
+        calls.count = len(calls.kinds())
+    alike = calls.entries.setdefault(mark(args), [])
+    if len(alike) >= MOST_ALIKE:
+        del alike[0]
+        calls.count -= 1
+    alike.append(entry)
+    calls.count += 1
     if calls.last is not None:
         calls.last.after = entry
     calls.last = entry
@@ -132,7 +140,7 @@ def begin_write(calls: Calls, follows: bool, args: tuple[Any, ...], kwargs: dict
     return entry, tensors
 
 
-def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any) -> None:
+def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any, args: tuple[Any, ...]) -> None:
     """Take note of what a call came to that has made these writes: whether it was one, of its own tensors and of numbers."""
     entry, tensors = begun
     if len(writes) != 1 or (made is not None and made is not tensors[0]):
@@ -148,7 +156,7 @@ def learn_write(calls: Calls, begun: Any, writes: list[Any], made: Any) -> None:
     if places[0] != 0 or not set(places).issuperset(_singly(entry, tensors)):
         return
     entry.bound, entry.places, entry.numbers, entry.silent = bound, tuple(places), tuple(numbers), made is None
-    _keep(calls, entry)
+    _keep(calls, entry, args)
 
 
 def _is_number(t: Any) -> bool:

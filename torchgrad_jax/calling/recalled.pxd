@@ -1,6 +1,6 @@
 cimport cython
 
-from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Several, told_of
+from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.core.dispatch cimport apply
 from torchgrad_jax.core.fields cimport TensorFields, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two, write_plainly
@@ -15,7 +15,7 @@ from torchgrad_jax.runtime.value cimport Value
 cdef dict _warnings, _devices
 @cython.locals(rec=Recorder, got=list, found=Entry, epoch=Epoch, before=Step)
 cpdef object recall(Calls calls, object otherwise, tuple args, dict kwargs)
-@cython.locals(last=Entry, entry=Entry)
+@cython.locals(last=Entry, entry=Entry, alike=list)
 cdef Entry _found(Calls calls, bint follows, tuple args, dict kwargs, list got)
 @cython.locals(known=tuple)
 cdef bint _fits(Entry entry, tuple args, dict kwargs, list got) except -1

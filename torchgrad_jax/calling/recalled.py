@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import copysign
 from typing import Any
 
-from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, told_of
+from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import needs_grad
@@ -102,7 +102,7 @@ def _written(
     finally:
         rec.writes = None
     if not rec.rare and _warnings["said"] == said:
-        learn_write(calls, begun, writes, made)
+        learn_write(calls, begun, writes, made, args)
     return made
 
 
@@ -118,7 +118,10 @@ def _found(calls: Calls, follows: bool, args: tuple[Any, ...], kwargs: dict[str,
     if entry is not None and entry.follows == follows and _fits(entry, args, kwargs, got):
         calls.last = entry
         return entry
-    for entry in calls.entries:
+    alike: list[Entry] | None = calls.entries.get(mark(args))
+    if alike is None:
+        return None
+    for entry in alike:
         got.clear()
         if entry.follows == follows and _fits(entry, args, kwargs, got):
             if calls.left < PATIENCE:

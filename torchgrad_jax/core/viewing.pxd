@@ -36,6 +36,8 @@ cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, 
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
 @cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
 cpdef object indexed(TensorFields t, tuple keys)
+@cython.locals(index=TensorFields, at=Py_ssize_t, i=Py_ssize_t, used=Py_ssize_t, dim=Py_ssize_t, several=Py_ssize_t)
+cpdef object part_beside(TensorFields t, tuple keys)
 @cython.locals(rec=Recorder, whole=Value, made=Value, begins=list)
 cpdef bint put(TensorFields t, tuple keys, object value) except -1
 @cython.locals(dims=list, lengths=list, steps=list, shape=list, dim=Py_ssize_t, rest=Py_ssize_t, several=Py_ssize_t, n=Py_ssize_t)

@@ -156,6 +156,33 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     return None if out is t else out
 
 
+def part_beside(t: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] | None:
+    """Of keys among which there is one tensor, of integers: the part of `t` that the others make, which are ints, slices of ints, None and ..., that
+    tensor, and the dimension of the part that it picks of. None where that is for the general way to say: other keys, errors, all of `t`."""
+    index: Any = None
+    at = i = used = dim = several = 0
+    for k in keys:
+        if type(k) is Tensor:
+            if index is not None:
+                return None
+            index, at = k, i
+        if k is not None and k is not Ellipsis:
+            used += 1
+        i += 1  # noqa: SIM113 - a number of C's
+    if index is None or index._aval.dtype.char != "l" or not index._aval.ndim:
+        return None
+    for k in keys[:at]:
+        if k is Ellipsis:
+            several = len(t._aval.shape) - used
+        elif type(k) is not int:
+            dim += 1
+    part = indexed(t, (*keys[:at], _ALL, *keys[at + 1 :]))
+    return None if part is None else (part, index, dim + several)
+
+
+_ALL = slice(None)
+
+
 def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
     """The short way of ``t[keys] = value`` where no graph follows it: of ints, slices of ints, None and ..., and a number that fits or a tensor of
     the part's shape, or of no dimensions, and of the dtype of `t`. False where nothing was done."""

@@ -60,15 +60,13 @@ def _forms(
         shape = shape_of(x, *rest, **statics) if x.size else None
         return None if shape is None else _told(shape, x.dtype, inside is not None)
 
-    def function(x: Array, *rest: Any, **statics: Any) -> Any:
-        if inside is None:
-            return read(x, *rest, **statics)
+    def checked(x: Array, *rest: Any, **statics: Any) -> Any:
+        assert inside is not None and outcome is not None and clipped is not None
         if inside(x, *rest, **statics):
             return read(x, *rest, **statics), RIGHT
-        assert outcome is not None and clipped is not None
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
 
-    return Forms(function, result, True, picks=picks)
+    return Forms(read if inside is None else checked, result, True, picks=picks)
 
 
 def _in_range(index: Array, size: int) -> bool:

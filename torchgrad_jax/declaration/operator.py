@@ -262,6 +262,8 @@ class BoundOperator:
 
         if counts == [len(self.names)]:
             on_operands = _on_list(function, keywords)
+        elif counts == [1] and len(keywords) == len(self.statics) and self.layout[1] == 1 and len(self.names) == 2:
+            on_operands = _on_list_of_one(function, keywords)
         elif counts or len(keywords) < len(self.statics):  # several lists, or a tensor that is absent
             on_operands = arranged
         else:
@@ -549,6 +551,10 @@ def _converted(arrays: Sequence[Any], targets: Sequence[tuple[int, np.dtype]], c
 
 def _on_list(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
     return lambda *arrays: function(list(arrays), **keywords)
+
+
+def _on_list_of_one(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
+    return lambda x, one: function(x, (one,), **keywords)
 
 
 def _converting(function: Callable[..., Any], targets: Sequence[tuple[int, np.dtype]]) -> Callable[..., Any]:

@@ -12,10 +12,10 @@ from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import in_transform
-from torchgrad_jax.core.made import created
+from torchgrad_jax.core.made import created, wrap
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.viewing import indexed, part_of, viewed
+from torchgrad_jax.core.viewing import indexed, part_beside, part_of, viewed
 from torchgrad_jax.core.viewing import put as put_plainly
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes, promotion
@@ -63,7 +63,38 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         return found
     if type(key) is slice:  # by itself even a slice of everything is one
         return _sliced(self, 0, key, whole=False)
+    if type(key) is list or (type(key) is tuple and list in map(type, key)):
+        key = _with_lists(self, key)
+    if type(key) is tuple:
+        beside = part_beside(self, key)
+        if beside is not None:
+            part, index, dim = beside
+            return _along(part, index, dim)
     return _by_any(self, key)
+
+
+def _with_lists(t: Tensor, key: Any) -> Any:
+    """The keys with lists of ints that are in range as tensors. They are kept: a list comes again."""
+    if per_thread.recorder.rare:
+        return key
+    if type(key) is list:
+        return _of_list(t, key, 0)
+    if not all([type(k) is int or type(k) is slice or type(k) is list for k in key]):  # how many dimensions others are is for the general way to say
+        return key
+    return tuple([_of_list(t, k, dim) if type(k) is list else k for dim, k in enumerate(key)])
+
+
+def _of_list(t: Tensor, key: list[Any], dim: int) -> Any:
+    shape = t._aval.shape
+    if dim >= len(shape) or not key or not all([type(i) is int and -shape[dim] <= i < shape[dim] for i in key]):
+        return key
+    return _index_of(tuple(key), shape[dim], t.device)
+
+
+@lru_cache(1024)
+def _index_of(places: tuple[int, ...], size: int, where: Any) -> Tensor:
+    array = np.array(places, np.int64)
+    return wrap(constant(np.where(array < 0, array + size, array), aval_of(array.shape, _INT64, where)))
 
 
 def _beside(t: Tensor, key: Any) -> Any:
@@ -184,7 +215,7 @@ def _filled(self: Tensor, key: Any, number: Any) -> bool:
     """The short way of numbers that are written where nobody follows: to a part, or where a mask is true, which need not be looked at then. False
     where nothing was done."""
     rec, view_of = per_thread.recorder, self._view
-    if rec.rare or (rec.grad_enabled and self.requires_grad) or not (view_of is None or plain(self)):
+    if rec.rare or (rec.grad_enabled and self.requires_grad) or (view_of is not None and 0 in view_of.strides):  # which PyTorch warns of
         return False
     if type(key) is Tensor and key._aval.dtype == np.bool_ and (ndim := key._aval.ndim):
         shape = self._aval.shape
@@ -355,6 +386,8 @@ def _basic(self: Tensor, key: Any, alias: bool = True) -> tuple[Tensor, dict[int
             for index in index_tensors(k, out, dim):
                 indices[dim] = index
                 dim += 1
+    if indices and dim > out._aval.ndim:  # by a second ...
+        raise IndexError(f"too many indices for tensor of dimension {out._aval.ndim} (got {dim})")
     if alias and out is self and not indices:
         out = viewed("alias", self)
     return out, indices
