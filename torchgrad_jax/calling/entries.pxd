@@ -33,7 +33,8 @@ cdef class Calls:
     cdef object __weakref__
 
 
-@cython.locals(t=TensorFields)
 cpdef object mark(tuple args)
+@cython.locals(t=TensorFields)
+cdef object _aval(object argument)
 @cython.locals(content=Value, whole=Value)
 cpdef Value told_of(TensorFields t)

@@ -117,13 +117,18 @@ dtypes.after_default_changed.append(forget_all)
 
 
 def mark(args: tuple[Any, ...]) -> Any:
-    """What the arguments of calls of one kind have in common: the aval of the first one, or of the first one in it."""
+    """What the arguments of calls of one kind have in common: the avals of the first two, or of the first one's first."""
     first = args[0] if args else None
     if (type(first) is tuple or type(first) is list) and first:
         first = first[0]
-    if not isinstance(first, TensorFields):
+    aval = _aval(first)
+    return aval if len(args) < 2 or not isinstance(args[1], TensorFields) else (aval, _aval(args[1]))
+
+
+def _aval(argument: Any) -> Any:
+    if not isinstance(argument, TensorFields):
         return None
-    t: Any = first
+    t: Any = argument
     return None if t._value is None else t._value.aval
 
 
