@@ -108,6 +108,21 @@ def test_looking_does_not_change_what_is_computed(fused):
     np.testing.assert_allclose(found[0], found[2], rtol=1e-12)
 
 
+def test_an_element_of_what_is_there_is_read_without_a_program(fused):
+    x = tj.arange(12.0).view(3, 4)
+    y = x * 2
+    looked = counters.flushed
+    assert (float(x[1, 2]), x.t()[2, 1].item(), int(x[:, 1:][1, -1]), bool(x[0, 0]), x.view(-1)[::2][3].item()) == (6, 6, 7, False, 6)
+    assert x.expand(2, 3, 4)[1, 2, 3].item() == 11 and x.detach()[2][None, 1:2].item() == 9
+    assert counters.flushed == looked
+    row = x[1]
+    x[1, 2] = 50
+    assert row[2].item() == 50 and y[1, 2].item() == 12 and (x.mul_(2), row[2].item())[1] == 100
+    z = tj.tensor([1 + 2j, 3])
+    assert (z[0].item(), z.conj()[0].item(), z.conj().imag[0].item(), tj.view_as_real(z)[0, 1].item()) == (1 + 2j, 1 - 2j, -2, 2)
+    assert tj.tensor([1.5, 2], dtype=tj.bfloat16)[0].item() == 1.5 and tj.tensor([1.0]).view(tj.int32)[0].item() == 0x3F800000
+
+
 def test_pending_work_of_a_training_loop_nobody_looks_at_is_bounded(fused):
     loop = Regression(3, None)
     loop.run(300)

@@ -11,11 +11,12 @@ from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
+from torchgrad_jax.memory.storage import Storage
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.observing.observer import looked
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.user_code import warn_once
-from torchgrad_jax.runtime.value import Lifted, is_tracer, watches
+from torchgrad_jax.runtime.value import Lifted, Value, is_tracer, watches
 
 _ndarray, _asarray = np.ndarray, np.asarray
 _observed = vars(observer)
@@ -66,8 +67,22 @@ def _refuse_turned(t: Tensor) -> None:
 
 
 def _number(t: Tensor, name: str, asked: str) -> Any:
+    if t._view is not None and not watches and not _observed["active"] and (memory := _at_hand(t)) is not None:
+        return memory.item(t._view.offset)  # without a program, which else would have to run
     array = content(t, name, asked)
     return (array if type(array) is _ndarray else _asarray(array)).item()  # JAX's own `item` takes twice as long
+
+
+def _at_hand(t: Tensor) -> Any:
+    """The memory of which a tensor is an element as it is, where that is on the host already; None elsewhere."""
+    storage: Any = t._storage
+    if type(storage) is not Storage:
+        return None
+    whole: Value = storage.value
+    memory = whole.array
+    if type(memory) is not _ndarray or whole.aval.dtype is not t._value.aval.dtype or memory.dtype.kind == "c":
+        return None
+    return memory
 
 
 def _refuse_batch(t: Tensor, name: str) -> None:
