@@ -245,7 +245,7 @@ class _Trace(_JaxTrace):
 
     def var_to_tracer(self, var: Any, source_info: Any, parent: Any = None) -> Any:
         """As JAX's own, which is asked where a primitive has no rule."""
-        if var.aval.has_qdd:
+        if getattr(var.aval, "has_qdd", False):
             return super().var_to_tracer(var, source_info, parent)
         return _Tracer(self, var.aval, var, source_info, parent)
 
