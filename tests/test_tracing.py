@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration import converting
 from torchgrad_jax.runtime import _jax_compat
 from torchgrad_jax.runtime.compiling import result_avals
 
@@ -177,6 +178,33 @@ _OPTIONS = {
     **dict.fromkeys(["exp", "exp2", "expm1", "log", "log1p", "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "tanh", "logistic"], {"accuracy": None}),
     "round": {"rounding_method": lax.RoundingMethod.TO_NEAREST_EVEN},
 }
+
+
+@pytest.mark.parametrize("dtype", [F32, F64, I64, BOOL, C64, BF16], ids=str)
+def test_choices_are_those_of_jax_numpy(dtype):
+    def hold(*given):
+        inputs = [g for g in given if type(g) is tuple]
+
+        def by(function):
+            def of(*arrays):
+                rest = iter(arrays)
+                return function(*[next(rest) if type(g) is tuple else g for g in given])
+
+            return both(of, *inputs)[0]
+
+        assert by(converting.where) == by(jnp.where)
+
+    for shape in ((3, 4), (0, 2), (4,), ()):
+        mask = (shape, BOOL)
+        for other in ((shape, dtype), ((), dtype), (shape, F32), 0, 2.5, float("nan"), True, np.float32(2), np.zeros(shape, dtype)):
+            hold(mask, (shape, dtype), other)
+            hold(mask, other, (shape, dtype))
+        hold(mask, ((2, *shape), dtype), 0)
+        hold(((5, *shape), BOOL), (shape, dtype), (shape, dtype))
+        hold((shape, I64), (shape, dtype), (shape, dtype))
+        hold(((), BOOL), (shape, dtype), 0)
+        assert both(converting.zeros_like, (shape, dtype))[0] == both(jnp.zeros_like, (shape, dtype))[0]
+    hold(((3, 4), BOOL), 0, 1.0)
 
 
 def test_in_a_mesh_of_the_users():

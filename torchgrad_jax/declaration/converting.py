@@ -83,6 +83,31 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(squeezed, shape, tuple(offset + i for i in kept))
 
 
+def where(chosen: Any, a: Any, b: Any) -> Any:
+    """`jnp.where`, which takes four times as long to be traced where there is nothing to convert."""
+    dtype = getattr(b if type(a) in _NUMBERS else a, "dtype", None)
+    if dtype is None or chosen.dtype != np.bool_ or not chosen.shape:
+        return jnp.where(chosen, a, b)
+    shape, operands = chosen.shape, []
+    for x in (a, b):
+        if type(x) in _NUMBERS and dtype.kind == "f":
+            x = np.asarray(x, dtype)
+        elif not hasattr(x, "dtype") or x.dtype != dtype or getattr(x, "weak_type", False) or x.shape not in (shape, ()):
+            return jnp.where(chosen, a, b)
+        operands.append(x)
+    whole = [x if x.shape == shape else lax.broadcast_in_dim(x, shape, ()) for x in operands]
+    return whole[0] if 0 in shape else lax.select(chosen, *whole)
+
+
+_NUMBERS = (int, float)
+
+
+def zeros_like(x: Any) -> Any:
+    """`jnp.zeros_like` of an array that has a dtype of its own."""
+    zero = np.zeros((), x.dtype)
+    return lax.broadcast_in_dim(zero, x.shape, ()) if x.shape and not getattr(x, "weak_type", False) else jnp.zeros_like(x)
+
+
 def zeros_like_grad(grad: Any) -> Any:
     """The gradient of an input that the result does not depend on: under `create_graph` no graph leads to it."""
-    return jnp.zeros_like(grad)
+    return zeros_like(grad)

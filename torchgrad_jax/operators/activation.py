@@ -16,7 +16,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import is_half, rounded, wide
+from torchgrad_jax.declaration.converting import is_half, rounded, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing, unsupported
@@ -83,15 +83,15 @@ def clamp_types(name: str) -> Callable[..., None]:
 
 
 @op("relu(Tensor self)", elementwise=True, again=("result",), inplace=True, out=False, validate=clamp_types("relu"),
-    grads={"self": lambda grad, result: jnp.where(result <= 0, jnp.zeros_like(grad), grad)})  # fmt: skip
+    grads={"self": lambda grad, result: where(result <= 0, zeros_like(grad), grad)})  # fmt: skip
 def relu(x: Any) -> Any:
     """max(self, 0)."""
-    return lax.max(x, jnp.zeros_like(x))
+    return lax.max(x, zeros_like(x))
 
 
 @op("hardtanh(Tensor self, number min_val, number max_val)", elementwise=True, method=False, toplevel=False, validate=clamp_types("hardtanh"),
     again=("self",),
-    grads={"self": lambda grad, self, min_val, max_val: jnp.where((self <= min_val) | (self >= max_val), jnp.zeros_like(grad), grad)})  # fmt: skip
+    grads={"self": lambda grad, self, min_val, max_val: where((self <= min_val) | (self >= max_val), zeros_like(grad), grad)})  # fmt: skip
 def hardtanh(x: Any, min_val: float, max_val: float) -> Any:
     """self, kept between `min_val` and `max_val`."""
     return lax.clamp(jnp.asarray(min_val).astype(x.dtype), x, jnp.asarray(max_val).astype(x.dtype))
@@ -113,24 +113,24 @@ for _name, _node in (("threshold", "ThresholdBackward0"), ("threshold_written", 
 
     @op(f"{_name}(Tensor self, number threshold, number value)", elementwise=True, method=False, toplevel=False, node=_node,
         validate=_check_threshold, again=("self",),
-        grads={"self": lambda grad, self, threshold: jnp.where(wide(self) <= threshold, jnp.zeros_like(grad), grad)})  # fmt: skip
+        grads={"self": lambda grad, self, threshold: where(wide(self) <= threshold, zeros_like(grad), grad)})  # fmt: skip
     def _threshold(x: Any, threshold: float, value: float) -> Any:
         """self where it is above `threshold`, else `value`."""
-        return jnp.where(wide(x) <= threshold, jnp.asarray(value).astype(x.dtype), x)
+        return where(wide(x) <= threshold, jnp.asarray(value).astype(x.dtype), x)
 
 
 def _leaky(x: Any, negative_slope: float) -> Any:
     """self where positive, else negative_slope * self."""
-    return jnp.where(x > 0, x, x * negative_slope)
+    return where(x > 0, x, x * negative_slope)
 
 
 def _leaky_grad(grad: Any, self: Any, negative_slope: Any) -> Any:
-    return jnp.where(self > 0, wide(grad), wide(grad) * negative_slope)
+    return where(self > 0, wide(grad), wide(grad) * negative_slope)
 
 
 def _leaky_grad_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
     # For a negative slope the result's sign would not tell the input's; the caller refuses that.
-    return jnp.where(result > 0, wide(grad), wide(grad) * negative_slope)
+    return where(result > 0, wide(grad), wide(grad) * negative_slope)
 
 
 for _name, _node in (("leaky_relu", "LeakyReluBackward"), ("rrelu_with_noise", "RreluWithNoiseBackward")):
@@ -172,30 +172,30 @@ for _name, _node, _kept in (
 
 @op("_prelu_kernel(Tensor self, Tensor weight)", method=False, toplevel=False, promote="common", node="PreluKernelBackward0",
     validate=refusing("prelu_cpu", "biuc"), again=("self",), shows=("self", "weight"),
-    grads={"self": lambda grad, self, weight: jnp.where(self > 0, wide(grad), wide(weight) * wide(grad)),
-           "weight": lambda grad, self: jnp.where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
+    grads={"self": lambda grad, self, weight: where(self > 0, wide(grad), wide(weight) * wide(grad)),
+           "weight": lambda grad, self: where(self > 0, 0, wide(self) * wide(grad))})  # fmt: skip
 def prelu_kernel(x: Any, weight: Any) -> Any:
     """self where positive, else weight * self."""
-    return jnp.where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
+    return where(x > 0, wide(x), wide(weight) * wide(x)).astype(x.dtype)
 
 
 @op("hardshrink(Tensor self, number lambd)", elementwise=True, method=False, toplevel=False, validate=floating_only("hardshrink_cpu"),
     again=("self",),
-    grads={"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)})  # fmt: skip
+    grads={"self": lambda grad, self, lambd: where((self >= -lambd) & (self <= lambd), zeros_like(grad), grad)})  # fmt: skip
 def hardshrink(x: Any, lambd: float) -> Any:
     """self, 0 where it is between -lambd and lambd, rounded to its dtype."""
-    return jnp.where((x >= -lambd) & (x <= lambd), jnp.zeros_like(x), x)
+    return where((x >= -lambd) & (x <= lambd), zeros_like(x), x)
 
 
-_declare("softshrink(Tensor self, number lambd)", lambda x, lambd: jnp.where(x > lambd, x - lambd, jnp.where(x < -lambd, x + lambd, x * 0)),
+_declare("softshrink(Tensor self, number lambd)", lambda x, lambd: where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0)),
          "softshrink_check",
-         {"self": lambda grad, self, lambd: jnp.where((self >= -lambd) & (self <= lambd), jnp.zeros_like(grad), grad)},
+         {"self": lambda grad, self, lambd: where((self >= -lambd) & (self <= lambd), zeros_like(grad), grad)},
          again=("self",))  # fmt: skip
 
 
 def _hardswish_grad(grad: Any, self: Any) -> Any:
     x, g = wide(self), wide(grad)
-    return jnp.where(x <= -3, jnp.zeros_like(g), jnp.where(x < 3, g * (x / 3 + 0.5), g))
+    return where(x <= -3, zeros_like(g), where(x < 3, g * (x / 3 + 0.5), g))
 
 
 def _relu6(x: Any) -> Any:
@@ -204,29 +204,29 @@ def _relu6(x: Any) -> Any:
 
 _declare("hardswish(Tensor self)", lambda x: x * _relu6(x + 3) / 6, "hardswish_cpu", {"self": _hardswish_grad})
 _declare("hardsigmoid(Tensor self)", lambda x: _relu6(x + 3) / 6, "hardsigmoid_cpu",
-         {"self": lambda grad, self: jnp.where((self > -3) & (self < 3), wide(grad) * SIXTH, 0)})  # fmt: skip
+         {"self": lambda grad, self: where((self > -3) & (self < 3), wide(grad) * SIXTH, 0)})  # fmt: skip
 
 
 # ---------------------------------------------------------------------- exponential
 
 
 def _negative_part(x: Any) -> Any:
-    return jnp.where(x <= 0, x, jnp.zeros_like(x))
+    return where(x <= 0, x, zeros_like(x))
 
 
 def _elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale * self where positive, else scale * alpha * (exp(input_scale * self) - 1)."""
-    return jnp.where(x <= 0, lax.expm1(_negative_part(x) * input_scale) * (alpha * scale), x * scale)
+    return where(x <= 0, lax.expm1(_negative_part(x) * input_scale) * (alpha * scale), x * scale)
 
 
 def _elu_grad(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     x, g = wide(self), wide(grad)
-    return jnp.where(x <= 0, g * (input_scale * alpha * scale) * lax.exp(_negative_part(x) * input_scale), g * scale)
+    return where(x <= 0, g * (input_scale * alpha * scale) * lax.exp(_negative_part(x) * input_scale), g * scale)
 
 
 def _elu_grad_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     y, g = wide(result), wide(grad)
-    return jnp.where(y <= 0, g * input_scale * (y + alpha * scale), g * scale)
+    return where(y <= 0, g * input_scale * (y + alpha * scale), g * scale)
 
 
 _ELU, _CELU = "(Tensor self, number alpha, number scale, number input_scale)", "(Tensor self, number alpha)"
@@ -279,7 +279,7 @@ _declare("silu(Tensor self)", lambda x: x * lax.logistic(x), "silu_cpu", {"self"
 
 
 def _log_one_plus_exp(x: Any) -> Any:
-    return jnp.logaddexp(x, jnp.zeros_like(x))
+    return jnp.logaddexp(x, zeros_like(x))
 
 
 def _mish_grad(grad: Any, self: Any) -> Any:
@@ -294,12 +294,12 @@ _declare("mish(Tensor self)", lambda x: x * lax.tanh(_log_one_plus_exp(x)), "mis
 def _softplus(x: Any, beta: float, threshold: float) -> Any:
     """log(1 + exp(beta * self)) / beta; self where beta * self is above `threshold`."""
     linear = x * beta > threshold
-    return jnp.where(linear, x, lax.log1p(lax.exp(jnp.where(linear, jnp.zeros_like(x), x * beta))) / beta)
+    return where(linear, x, lax.log1p(lax.exp(where(linear, zeros_like(x), x * beta))) / beta)
 
 
 def _softplus_grad(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
     x, g = wide(self), wide(grad)
-    return jnp.where(x * beta > threshold, g, g * lax.logistic(x * beta))
+    return where(x * beta > threshold, g, g * lax.logistic(x * beta))
 
 
 _declare("softplus(Tensor self, number beta, number threshold)", _softplus, "softplus_cpu", {"self": _softplus_grad})

@@ -14,7 +14,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import is_half, rounded, wide
+from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
@@ -45,18 +45,18 @@ def _scores(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float)
     scores = _times(wide(query) * scale, jnp.swapaxes(_of_all_heads(wide(key), _heads(query)), -1, -2))
     if is_causal:
         rows, columns = scores.shape[-2:]
-        scores = jnp.where(np.tri(rows, columns, dtype=bool), scores, -jnp.inf)
+        scores = where(np.tri(rows, columns, dtype=bool), scores, -jnp.inf)
     if attn_mask is None:
         return scores
-    return jnp.where(attn_mask, scores, -jnp.inf) if attn_mask.dtype == np.bool_ else scores + wide(attn_mask).astype(scores.dtype)
+    return where(attn_mask, scores, -jnp.inf) if attn_mask.dtype == np.bool_ else scores + wide(attn_mask).astype(scores.dtype)
 
 
 def _weights(scores: Any) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""
     largest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    e = lax.exp(scores - jnp.where(largest == -jnp.inf, 0, largest))
+    e = lax.exp(scores - where(largest == -jnp.inf, 0, largest))
     total = jnp.sum(e, axis=-1, keepdims=True)
-    return e / jnp.where(total == 0, 1, total)
+    return e / where(total == 0, 1, total)
 
 
 def _dropped(x: Any, dropout_mask: Any) -> Any:
@@ -73,7 +73,7 @@ def _output(weights: Any, query: Any, value: Any, dropout_mask: Any) -> Any:
         return _times(_dropped(weights, dropout_mask), values)
     # What is rounded are the exponentials, the largest of which is 1, before the division by their sum.
     largest = jnp.max(weights, axis=-1, keepdims=True, initial=0)
-    return _times(rounded(weights / jnp.where(largest == 0, 1, largest), query), values) * largest
+    return _times(rounded(weights / where(largest == 0, 1, largest), query), values) * largest
 
 
 def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask: Any, grad1: Any) -> Any:

@@ -13,7 +13,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_running
-from torchgrad_jax.declaration.converting import convert, wide
+from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
 from torchgrad_jax.declaration.numpy_running import ACCUMULATORS
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import along, loops
@@ -83,7 +83,7 @@ def _by_quotient(grad: Any, x: Any, zeros: Any, quotient: Callable[..., Any], ex
 
     def both(grad: Any, x: Any) -> Any:
         # What is not chosen must have a derivative, too.
-        return jnp.where(zeros, exact(grad, x), quotient(grad, jnp.where(zeros, jnp.ones_like(x), x)))
+        return where(zeros, exact(grad, x), quotient(grad, where(zeros, jnp.ones_like(x), x)))
 
     return lax.cond(zeros.any(), both, quotient, grad, x)
 
@@ -153,7 +153,7 @@ def _prod_gradient(grad: Any, self: Any, result: Any, dim: Any = None, keepdim: 
     if not self.ndim:
         return convert(grad, self.dtype)
     if not self.size:
-        return jnp.zeros_like(self)
+        return zeros_like(self)
     last = tuple(range(self.ndim - len(dims), self.ndim))
     whole = wide(spread(result, self.shape, dim, keepdim))
 
@@ -191,16 +191,16 @@ def log_add_exp(x: Any, y: Any) -> Any:
     No custom derivative, as JAX's own has: a scan forgets it where it is differentiated twice.
     """
     swap = y.real < x.real
-    low, high = jnp.where(swap, y, x), jnp.where(swap, x, y)
+    low, high = where(swap, y, x), where(swap, x, y)
     nothing = (low.real == -jnp.inf) & (high.real == -jnp.inf)
     # inf - inf has no value, but the larger one is the sum.
-    apart = jnp.where(nothing | ((low == high) & jnp.isinf(low.real)), jnp.zeros_like(low), low - high)
+    apart = where(nothing | ((low == high) & jnp.isinf(low.real)), zeros_like(low), low - high)
     if x.dtype.kind == "c":  # XLA's exponential of an infinity has no value where the other part is infinite too
-        apart = jnp.where(((high.real == jnp.inf) & (low.real < jnp.inf)) | (low.real == -jnp.inf), jnp.asarray(-jnp.inf, low.dtype), apart)
-    found = jnp.where(nothing, jnp.asarray(-jnp.inf, low.dtype), high + jnp.log1p(lax.exp(apart)))
+        apart = where(((high.real == jnp.inf) & (low.real < jnp.inf)) | (low.real == -jnp.inf), jnp.asarray(-jnp.inf, low.dtype), apart)
+    found = where(nothing, jnp.asarray(-jnp.inf, low.dtype), high + jnp.log1p(lax.exp(apart)))
     if x.dtype.kind != "c":
         return found
-    return jnp.where((x != x) | (y != y), jnp.asarray(complex(jnp.nan, jnp.nan), low.dtype), found)
+    return where((x != x) | (y != y), jnp.asarray(complex(jnp.nan, jnp.nan), low.dtype), found)
 
 
 def _log_add_exp_whole(a: Any, axis: int, reverse: bool) -> Any:
@@ -218,10 +218,10 @@ def _said_log_sum_grad(grad: Any, x: Any, result: Any, dim: int, reverse: bool =
     def step(carry: Any, now: Any) -> Any:
         after, following = carry
         grad, x, own = now
-        found = jnp.where(own == jnp.inf, 0 * after, grad + after * jnp.exp(own - following) + 0 * own)
+        found = where(own == jnp.inf, 0 * after, grad + after * jnp.exp(own - following) + 0 * own)
         return (found, own), found * jnp.exp(x - own)
 
-    start = jnp.zeros_like(grads[0]), jnp.full_like(sums[0], jnp.inf)
+    start = zeros_like(grads[0]), jnp.full_like(sums[0], jnp.inf)
     return [jnp.moveaxis(loops.scan(step, start, (grads, rows, sums), reverse=True)[1], 0, dim)]
 
 
@@ -254,7 +254,7 @@ def _said_extreme(x: Any, dim: int, reverse: bool = False, *, at_least: Callable
     def better(a: Any, b: Any) -> Any:
         (x1, i1), (x2, i2) = a, b
         later = at_least(x2, x1) & (x1 == x1) | (x2 != x2)
-        return jnp.where(later, x2, x1), jnp.where(later, i2, i1)
+        return where(later, x2, x1), where(later, i2, i1)
 
     def loop(values: Any, indices: Any) -> Any:
         rows, order = jnp.moveaxis(values, dim, 0), jnp.moveaxis(indices, dim, 0)

@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half
+from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import along
 from torchgrad_jax.operators.pointwise import refuse_complex
@@ -59,7 +59,7 @@ def shared_grad(grad: Any, self: Any, result: Any, dim: Any = None, keepdim: boo
 def _shared_or_nan(grad: Any, self: Any, result: Any) -> Any:
     """As `shared_grad`; a nan result's gradient goes to the nans."""
     mask = (self == result) | (jnp.isnan(self) & jnp.isnan(result))
-    return jnp.where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
+    return where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
 
 
 # ---------------------------------------------------------------------- values
@@ -137,7 +137,7 @@ def first_place(kind: str, x: Any, best: Any, dim: int) -> Any:
         hit = hit | (x != x)
     n = x.shape[dim]
     place = lax.broadcasted_iota(np.int32 if n < 2**31 else np.int64, x.shape, dim)
-    return lax.reduce_min(jnp.where(hit, place, n), (dim,)).astype(np.int64)
+    return lax.reduce_min(where(hit, place, n), (dim,)).astype(np.int64)
 
 
 def at_place(grad: Any, shape: tuple[int, ...], indices: Any, dim: int, keepdim: bool) -> Any:
@@ -216,7 +216,7 @@ def _within_grad(grad: Any, self: Any, min: Any, max: Any) -> Any:
         inside = inside & (self >= _limit(min, self))
     if max is not None:
         inside = inside & (self <= _limit(max, self))
-    return jnp.where(inside, grad, 0).astype(grad.dtype)
+    return where(inside, grad, 0).astype(grad.dtype)
 
 
 def _refuse_no_limit(x: Any, low: Any, high: Any) -> None:
@@ -250,12 +250,12 @@ def clamp_number(x: Any, low: Any, high: Any) -> Any:
 
 def _grad_of_low(grad: Any, self: Any, min: Any, max: Any) -> Any:
     used = self < min if max is None else (self < min) & (min < max)
-    return jnp.where(used, grad, 0).astype(grad.dtype)
+    return where(used, grad, 0).astype(grad.dtype)
 
 
 def _grad_of_high(grad: Any, self: Any, min: Any, max: Any) -> Any:
     used = self > max if min is None else (self > max) | (max < min)
-    return jnp.where(used, grad, 0).astype(grad.dtype)
+    return where(used, grad, 0).astype(grad.dtype)
 
 
 @op("clamp_tensor(Tensor self, Tensor? min=None, Tensor? max=None)", promote="common", method=False, toplevel=False, node="ClampBackward0",
@@ -273,11 +273,11 @@ def _declare_one_sided(kind: str, limit: Any) -> None:
 
     by_number.__doc__ = f"clamp with {kind} alone."
     if below:
-        own = {"self": lambda grad, self, min: jnp.where(self >= _limit(min, self), grad, 0).astype(grad.dtype)}
-        other = {"min": lambda grad, self, min: jnp.where(self < min, grad, 0).astype(grad.dtype)}
+        own = {"self": lambda grad, self, min: where(self >= _limit(min, self), grad, 0).astype(grad.dtype)}
+        other = {"min": lambda grad, self, min: where(self < min, grad, 0).astype(grad.dtype)}
     else:
-        own = {"self": lambda grad, self, max: jnp.where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
-        other = {"max": lambda grad, self, max: jnp.where(self > max, grad, 0).astype(grad.dtype)}
+        own = {"self": lambda grad, self, max: where(self <= _limit(max, self), grad, 0).astype(grad.dtype)}
+        other = {"max": lambda grad, self, max: where(self > max, grad, 0).astype(grad.dtype)}
 
     def refuse(x: Any, bound: Any) -> None:
         _refuse_complex_limit(x, bound)
@@ -297,12 +297,12 @@ def _declare_ignoring_nan(name: str, kind: str, wins: Any) -> None:
     def choose(x: Any, y: Any) -> Any:
         if not dtypes.is_float(np.dtype(x.dtype)):
             return lax.max(x, y) if kind == "max" else lax.min(x, y)
-        return jnp.where(jnp.isnan(x), y, jnp.where(jnp.isnan(y), x, lax.max(x, y) if kind == "max" else lax.min(x, y)))
+        return where(jnp.isnan(x), y, where(jnp.isnan(y), x, lax.max(x, y) if kind == "max" else lax.min(x, y)))
 
     choose.__doc__ = f"The {kind} of both, element by element; the other one where one is nan."
     op(f"{name}(Tensor self, Tensor other)", promote="common", validate=refuse_complex(name), keeps=("self", "other"),
-       grads={"self": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), grad, 0).astype(grad.dtype),
-              "other": lambda grad, self, other: jnp.where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
+       grads={"self": lambda grad, self, other: where(wins(self, other) | jnp.isnan(other), grad, 0).astype(grad.dtype),
+              "other": lambda grad, self, other: where(wins(self, other) | jnp.isnan(other), 0, grad).astype(grad.dtype)})(choose)  # fmt: skip
 
 
 _declare_ignoring_nan("fmax", "max", operator.ge)

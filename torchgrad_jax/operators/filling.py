@@ -11,7 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms, numpy_parts
-from torchgrad_jax.declaration.converting import broadcast_to, convert, zeros_like_grad
+from torchgrad_jax.declaration.converting import broadcast_to, convert, where, zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 
 Ints = tuple[int, ...]
@@ -73,7 +73,7 @@ def _written_to_expanded(x: Any, written: Any, dims: tuple[int, ...], accumulate
     if accumulate and x.dtype == np.bool_:
         return x | written.any(dims, keepdims=True)
     if accumulate:
-        change = jnp.where(written == x, 0, written - x)  # which of equal infinities would be NaN
+        change = where(written == x, 0, written - x)  # which of equal infinities would be NaN
         return x + change.sum(dims, keepdims=True)
     for dim in dims:
         change = (written != x) & ((written == written) | (x == x))
@@ -103,4 +103,4 @@ def behind(x: Any, arriving: Any, never: Any) -> Any:
     """
     x, arriving = lax.optimization_barrier((x, arriving))
     first = arriving[(0,) * arriving.ndim]
-    return jnp.where(never != 0, convert(first, x.dtype), x)
+    return where(never != 0, convert(first, x.dtype), x)

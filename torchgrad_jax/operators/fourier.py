@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.lax import FftType
 
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.memory_order import COMPLEX_TRANSFORM, REAL_TRANSFORM
 from torchgrad_jax.declaration.operator import op
 
@@ -92,7 +93,7 @@ def _c2r_grad(grad: Any, dim: tuple[int, ...], normalization: int) -> Any:
     n, last = grad.shape[dim[-1]], dim[-1]
     made = _r2c(grad, dim, normalization, True)
     at = jnp.arange(made.shape[last])
-    weight = jnp.where((at == 0) | (2 * at == n), 1, 2).astype(grad.dtype)
+    weight = where((at == 0) | (2 * at == n), 1, 2).astype(grad.dtype)
     return made * weight.reshape([-1 if d == last else 1 for d in range(grad.ndim)])
 
 

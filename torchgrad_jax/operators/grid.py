@@ -17,7 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide, zeros_like
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.operators.matrix import PRECISION
@@ -47,18 +47,18 @@ def _in_pixels(point: Any, size: int, align_corners: bool, image: bool) -> Any:
 
 def _clipped(at: Any, size: int) -> Any:
     last = size - 1
-    return jnp.where(at > 0, jnp.where(at < last, at, jnp.asarray(last, at.dtype)), jnp.zeros_like(at))
+    return where(at > 0, where(at < last, at, jnp.asarray(last, at.dtype)), zeros_like(at))
 
 
 def _reflected(at: Any, size: int, align_corners: bool) -> Any:
     """Mirrored at the first and last pixels, or at their outer edges, as often as is needed."""
     least, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
     if not span:
-        return jnp.zeros_like(at)
-    distance = jnp.where(at < least, least - at, at - least)
+        return zeros_like(at)
+    distance = where(at < least, least - at, at - least)
     beyond = lax.rem(distance, jnp.full_like(distance, span))
     turns = jnp.floor(lax.stop_gradient(distance) / span)
-    return jnp.where(turns % 2 == 0, beyond + least, span + least - beyond)
+    return where(turns % 2 == 0, beyond + least, span + least - beyond)
 
 
 def _padded(at: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
@@ -82,7 +82,7 @@ def _pixels(image: Any, places: list[Any]) -> Any:
         flat = flat * size + jnp.clip(jnp.nan_to_num(at), 0, size - 1).astype(np.int32)
     rows = image.reshape(*image.shape[:2], math.prod(sizes))
     found = jax.vmap(lambda row, index: jnp.take(row, index.reshape(-1), axis=1, mode="clip"))(rows, flat)
-    return jnp.where(inside[:, None], found.reshape(*image.shape[:2], *flat.shape[1:]), jnp.zeros((), image.dtype))
+    return where(inside[:, None], found.reshape(*image.shape[:2], *flat.shape[1:]), jnp.zeros((), image.dtype))
 
 
 def _linear_weights(t: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_indexing
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import convert, zeros_like_grad
+from torchgrad_jax.declaration.converting import convert, where, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.memory_order import INDEXED
 from torchgrad_jax.declaration.numpy_indexing import INDEX_BITS, SIZE_BITS
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
@@ -31,7 +31,7 @@ def copy(x: Any, src: Any) -> Any:
 def _key(x: Any, indices: list[Any], dims: tuple[int, ...]) -> tuple[Any, ...]:
     key: list[Any] = [slice(None)] * x.ndim
     for index, dim in zip(indices, dims, strict=True):
-        key[dim] = jnp.where(index < 0, index + x.shape[dim], index)
+        key[dim] = where(index < 0, index + x.shape[dim], index)
     return tuple(key)
 
 
@@ -310,7 +310,7 @@ def index_copy(x: Any, index: Any, source: Any, dim: int) -> Any:
 
 
 def _from_end(index: Any, x: Any, dim: int) -> Any:
-    return jnp.where(index < 0, index + (x.shape[dim] if x.ndim else 1), index)
+    return where(index < 0, index + (x.shape[dim] if x.ndim else 1), index)
 
 
 @_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, into_expanded=_BY_MASK,
@@ -364,9 +364,9 @@ _HOW = {"sum": "add", "mean": "add", "amax": "max", "amin": "min"}
 
 
 def _counts(like: Any, index: Any, dim: int, include_self: bool) -> Any:
-    start = jnp.ones_like(like) if include_self else jnp.zeros_like(like)
+    start = jnp.ones_like(like) if include_self else zeros_like(like)
     counts = write_along(start, index, jnp.ones(index.shape, like.dtype), dim, "add")
-    return jnp.where(counts == 0, jnp.ones_like(counts), counts)
+    return where(counts == 0, jnp.ones_like(counts), counts)
 
 
 def _neutral(x: Any, reduce: str) -> Any:
@@ -398,7 +398,7 @@ def _product_tangent(dim: int, primals: Any, tangents: Any) -> Any:
     x, index, src = primals
     out = product_along(x, index, src, dim)
     alone = product_along(jnp.ones_like(x), index, src, dim)
-    change = write_along(jnp.zeros_like(out), index, factors_beside(x, index, src, out, dim) * tangents[2], dim, "add")
+    change = write_along(zeros_like(out), index, factors_beside(x, index, src, out, dim) * tangents[2], dim, "add")
     return out, alone * tangents[0] + change
 
 
@@ -407,9 +407,9 @@ def factors_beside(x: Any, index: Any, src: Any, product: Any, dim: int) -> Any:
     zero = src == 0
     zeros = gather_along(write_along(jnp.zeros(x.shape, np.int32), index, zero.astype(np.int32), dim, "add"), index, dim)
     alone = zero & (zeros == 1)
-    others = gather_along(product_along(x, index, jnp.where(alone, jnp.ones_like(src), src), dim), index, dim)
-    quotient = gather_along(product, index, dim) / jnp.where(zero, jnp.ones_like(src), src)
-    return jnp.where(zero, jnp.where(alone, others, jnp.zeros_like(src)), quotient)
+    others = gather_along(product_along(x, index, where(alone, jnp.ones_like(src), src), dim), index, dim)
+    quotient = gather_along(product, index, dim) / where(zero, jnp.ones_like(src), src)
+    return where(zero, where(alone, others, zeros_like(src)), quotient)
 
 
 def reduce_along(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
@@ -433,7 +433,7 @@ def _reduce_self(grad: Any, self: Any, index: Any, src: Any, result: Any, dim: i
     elif reduce == "mean":
         made = grad / _counts(grad, index, dim, include_self)
     elif reduce == "prod":
-        filled = jnp.where(self == 0, jnp.ones_like(self), self)
+        filled = where(self == 0, jnp.ones_like(self), self)
         made = grad * reduce_along(filled, index, src, dim, reduce, include_self) / filled
     else:
         made = (self == result) * (grad / _winners(self, index, src, result, dim))
@@ -516,11 +516,11 @@ def take(x: Any, index: Any) -> Any:
 
 
 def _taken(x: Any, index: Any) -> Any:
-    return x.reshape(-1)[jnp.where(index < 0, index + x.size, index)] if index.size else jnp.zeros(index.shape, x.dtype)
+    return x.reshape(-1)[where(index < 0, index + x.size, index)] if index.size else jnp.zeros(index.shape, x.dtype)
 
 
 def _put_flat(x: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    at = x.reshape(-1).at[jnp.where(index < 0, index + x.size, index).reshape(-1)]
+    at = x.reshape(-1).at[where(index < 0, index + x.size, index).reshape(-1)]
     values = source.reshape(-1) if source.ndim else source
     if not accumulate:
         return at.set(values).reshape(x.shape)
@@ -546,7 +546,7 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
         return x
     order = jnp.cumsum(mask.reshape(-1)) - 1
     picked = source.reshape(-1)[jnp.clip(order, 0, source.size - 1)]
-    return jnp.where(mask, picked.reshape(shape), x)
+    return where(mask, picked.reshape(shape), x)
 
 
 @op("masked_scatter(Tensor self, Tensor mask, Tensor source)", method=False, toplevel=False, linear=("self", "source"), check=_too_few,

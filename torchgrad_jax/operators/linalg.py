@@ -17,7 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_systems
-from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.converting import broadcast_shapes, where, zeros_like
 from torchgrad_jax.declaration.memory_order import BY_SIDE, COLUMNS, Order, by_columns
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.kernels import loops
@@ -72,7 +72,7 @@ def identity(x: Any, n: int | None = None) -> Any:
 
 
 def with_diagonal(x: Any, d: Any) -> Any:
-    return jnp.where(jnp.eye(x.shape[-1], dtype=bool), d[..., None, :].astype(x.dtype), x)
+    return where(jnp.eye(x.shape[-1], dtype=bool), d[..., None, :].astype(x.dtype), x)
 
 
 def triangular(a: Any, b: Any, lower: bool, left: bool = True, transpose: bool = False, conjugate: bool = False, unit: bool = False) -> Any:
@@ -87,7 +87,7 @@ def triangular(a: Any, b: Any, lower: bool, left: bool = True, transpose: bool =
 def _half_diagonal(x: Any) -> Any:
     """The lower triangle with half of the diagonal."""
     rows, columns = places(x)
-    return jnp.where(rows == columns, x * 0.5, lower_triangle(x, -1))
+    return where(rows == columns, x * 0.5, lower_triangle(x, -1))
 
 
 # ---------------------------------------------------------------------- Cholesky
@@ -111,16 +111,16 @@ def _failed(a: Any) -> tuple[Any, Any]:
     def step(k: Any, state: Any) -> Any:
         rest, columns, pivots = state
         pivot = rest[k, k].real
-        root = jnp.where(pivot > 0, jnp.sqrt(pivot), 1).astype(rest.dtype)
-        column = jnp.where(at > k, rest[:, k], 0) / root
-        columns = jnp.where(at == k, jnp.where(at == k, root, column)[:, None], columns)
-        return rest - jnp.outer(column, column.conj()), columns, jnp.where(at == k, pivot, pivots)
+        root = where(pivot > 0, jnp.sqrt(pivot), 1).astype(rest.dtype)
+        column = where(at > k, rest[:, k], 0) / root
+        columns = where(at == k, where(at == k, root, column)[:, None], columns)
+        return rest - jnp.outer(column, column.conj()), columns, where(at == k, pivot, pivots)
 
-    _, columns, pivots = loops.fori_loop(0, n, step, (full, jnp.zeros_like(full), jnp.zeros(n, full.real.dtype)))
+    _, columns, pivots = loops.fori_loop(0, n, step, (full, zeros_like(full), jnp.zeros(n, full.real.dtype)))
     bad = ~(pivots > 0)
-    order = jnp.where(bad.any(), jnp.argmax(bad), jnp.argmin(pivots)).astype(jnp.int32)
-    left = with_diagonal(full, jnp.where(at == order, pivots, diagonal(full).real))
-    return lower_triangle(jnp.where(at < order, columns, left)), order + 1
+    order = where(bad.any(), jnp.argmax(bad), jnp.argmin(pivots)).astype(jnp.int32)
+    left = with_diagonal(full, where(at == order, pivots, diagonal(full).real))
+    return lower_triangle(where(at < order, columns, left)), order + 1
 
 
 def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
@@ -135,7 +135,7 @@ def _cholesky(a: Any, upper: bool) -> tuple[Any, Any]:
 
     def settle() -> tuple[Any, Any]:
         left, order = eliminated(lax.stop_gradient(lower))
-        return jnp.where(failed[..., None, None], left, factor), jnp.where(failed, order, 0)
+        return where(failed[..., None, None], left, factor), where(failed, order, 0)
 
     factor, info = lax.cond(failed.any(), settle, lambda: (factor, jnp.zeros(failed.shape, jnp.int32)))
     return (adjoint(factor) if upper else factor), info
@@ -233,7 +233,7 @@ def cholesky_inverse(factor: Any, upper: bool) -> Any:
 def _zero_pivot(lu: Any) -> Any:
     """The number (from 1) of the first zero on U's diagonal; 0 for none."""
     zero = diagonal(lu) == 0
-    return jnp.where(zero.any(-1), jnp.argmax(zero, -1) + 1, 0).astype(jnp.int32) if zero.shape[-1] else jnp.zeros(lu.shape[:-2], jnp.int32)
+    return where(zero.any(-1), jnp.argmax(zero, -1) + 1, 0).astype(jnp.int32) if zero.shape[-1] else jnp.zeros(lu.shape[:-2], jnp.int32)
 
 
 def _lu(a: Any) -> tuple[Any, Any, Any]:
@@ -261,7 +261,7 @@ def _lu_solve(lu: Any, permutation: Any, b: Any) -> Any:
 def _lu_solve_adjoint(lu: Any, permutation: Any, b: Any) -> Any:
     x = triangular(lu, triangular(lu, b, False, conjugate=True), True, conjugate=True, unit=True)
     if x.ndim == 2 and x.size:
-        return jnp.zeros_like(x).at[permutation].set(x, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
+        return zeros_like(x).at[permutation].set(x, mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
     return _rows_in_order(x, jnp.argsort(permutation, -1))
 
 
@@ -427,7 +427,7 @@ def _parity(pivots: Any) -> Any:
 
 def _without_zero_pivots(lu: Any) -> Any:
     d = diagonal(lu)
-    return with_diagonal(lu, jnp.where(d == 0, jnp.asarray(jnp.finfo(lu.dtype).eps, lu.dtype), d))
+    return with_diagonal(lu, where(d == 0, jnp.asarray(jnp.finfo(lu.dtype).eps, lu.dtype), d))
 
 
 def _inverse_adjoint_times(a: Any, lu: Any, pivots: Any, factor: Any) -> Any:

@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_to
+from torchgrad_jax.declaration.converting import broadcast_to, where
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import PRECISION, adjoint, dot
@@ -72,7 +72,7 @@ def grouped_mm(a: Any, b: Any, offs: Any) -> Any:
     elif a.ndim == b.ndim == 2:
         place, starts = jnp.arange(a.shape[1]), jnp.concatenate([jnp.zeros(1, offs.dtype), offs[:-1]])
         in_group = (place >= starts[:, None]) & (place < offs[:, None])
-        made = jnp.matmul(jnp.where(in_group[:, None], a, jnp.zeros((), a.dtype)), b, **options)
+        made = jnp.matmul(where(in_group[:, None], a, jnp.zeros((), a.dtype)), b, **options)
     else:
         sizes = jnp.maximum(jnp.diff(offs, prepend=0), 0).astype(np.int32)
         rows, of_groups = (a, b) if a.ndim == 2 else (b.T, jnp.swapaxes(a, 1, 2))

@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import convert, zeros_like_grad
+from torchgrad_jax.declaration.converting import convert, where, zeros_like_grad
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.reduction import title
@@ -141,5 +141,5 @@ def next_scale(scale: Any, tracker: Any, found_inf: Any, growth_factor: float, b
     and is backed off after one with it. growth_tracker: how many there were in a row."""
     found, steps, grown = found_inf.reshape(()) != 0, tracker + 1, scale * growth_factor
     grows = steps == growth_interval
-    kept = jnp.where(grows & jnp.isfinite(grown), grown, scale)
-    return jnp.where(found, scale * backoff_factor, kept).astype(scale.dtype), jnp.where(found | grows, 0, steps).astype(tracker.dtype)
+    kept = where(grows & jnp.isfinite(grown), grown, scale)
+    return where(found, scale * backoff_factor, kept).astype(scale.dtype), where(found | grows, 0, steps).astype(tracker.dtype)

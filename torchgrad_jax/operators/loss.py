@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
-from torchgrad_jax.declaration.converting import broadcast_shapes, wide
+from torchgrad_jax.declaration.converting import broadcast_shapes, where, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
 from torchgrad_jax.operators.activation import log_sigmoid_of, sigmoid_of
@@ -73,7 +73,7 @@ def mse_loss(x: Any, y: Any, reduction: str) -> Any:
 
 
 def _smooth_l1_slope(d: Any, beta: float) -> Any:
-    return jnp.where(jnp.abs(d) < beta, d / beta, lax.sign(d))
+    return where(jnp.abs(d) < beta, d / beta, lax.sign(d))
 
 
 @op(
@@ -85,7 +85,7 @@ def _smooth_l1_slope(d: Any, beta: float) -> Any:
 def smooth_l1_loss(x: Any, y: Any, reduction: str, beta: float) -> Any:
     """d ** 2 / (2 * beta) for |d| < beta, else |d| - beta / 2."""
     d = jnp.abs(x - y)
-    return reduce(jnp.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction)
+    return reduce(where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta), reduction)
 
 
 def _huber_types(x: Aval, y: Aval, **_: Any) -> None:
@@ -94,7 +94,7 @@ def _huber_types(x: Aval, y: Aval, **_: Any) -> None:
 
 
 def _huber_slope(d: Any, delta: float) -> Any:
-    return jnp.where(jnp.abs(d) < delta, d, delta * lax.sign(d))
+    return where(jnp.abs(d) < delta, d, delta * lax.sign(d))
 
 
 @op(
@@ -105,7 +105,7 @@ def _huber_slope(d: Any, delta: float) -> Any:
 def huber_loss(x: Any, y: Any, reduction: str, delta: float) -> Any:
     """d ** 2 / 2 for |d| < delta, else delta * (|d| - delta / 2)."""
     d = jnp.abs(x - y)
-    return reduce(jnp.where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction)
+    return reduce(where(d < delta, 0.5 * d * d, delta * (d - 0.5 * delta)), reduction)
 
 
 # ---------------------------------------------------------------------- two classes
@@ -154,7 +154,7 @@ _OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elemen
 )  # fmt: skip
 def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
     """-(target * log(self) + (1 - target) * log(1 - self)), the logarithms at least -100."""
-    which = jnp.where(_outside_unit(x), 1, jnp.where(_outside_unit(y), 2, 0)).astype(np.int64)
+    which = where(_outside_unit(x), 1, where(_outside_unit(y), 2, 0)).astype(np.int64)
     return _bce(x, y, weight, reduction), jnp.stack([(which > 0).astype(np.int64), which])
 
 
@@ -228,8 +228,8 @@ def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
 def _class_weights(x: Any, target: Any, weight: Any, ignored: Any) -> tuple[Any, Any, Any]:
     """For each target whether it counts, its class, made harmless where not, and its weight; without weights these are 1 and 0."""
     kept = target != ignored
-    classes = jnp.where(kept, target, 0).astype(np.int32)
-    weights = kept.astype(x.dtype) if weight is None else jnp.where(kept, weight.at[classes].get(mode="clip"), jnp.zeros((), x.dtype))
+    classes = where(kept, target, 0).astype(np.int32)
+    weights = kept.astype(x.dtype) if weight is None else where(kept, weight.at[classes].get(mode="clip"), jnp.zeros((), x.dtype))
     return kept, classes, weights
 
 
@@ -248,7 +248,7 @@ def _nll(x: Any, target: Any, weight: Any, ignore_index: Any, reduction: str, kn
     kept, classes, weights = _class_weights(x, target, weight, ignore_index)
     found = _of_classes(x, classes, known)
     # An infinite log-probability of an ignored target does not count.
-    losses = jnp.where(kept, -found if weight is None else -found * weights, jnp.zeros((), x.dtype))
+    losses = where(kept, -found if weight is None else -found * weights, jnp.zeros((), x.dtype))
     if reduction == "none":
         return losses
     total = losses.sum(dtype=x.dtype)
@@ -260,7 +260,7 @@ def _nll_grad(grad: Any, self: Any, target: Any, weight: Any, ignore_index: Any,
     kept, classes, weights = _class_weights(self, target, weight, ignore_index)
     if reduction == "mean":
         grad = grad / weights.sum(dtype=grad.dtype)
-    each = jnp.where(kept, -grad if weight is None else -grad * weights, 0).astype(grad.dtype)
+    each = where(kept, -grad if weight is None else -grad * weights, 0).astype(grad.dtype)
     return along.put(jnp.expand_dims(each, axis), jnp.expand_dims(classes.astype(np.int64), axis), axis, along.LAST, length=self.shape[axis])
 
 
@@ -299,10 +299,10 @@ def _margin_terms(x: Any, target: Any, weight: Any, p: float, margin: float) -> 
     target = target.reshape(x.shape[:-1])
     at = target[..., None]
     d = margin - jnp.take_along_axis(x, at, -1, mode="clip") + x
-    terms = jnp.where(d > 0, d if p == 1 else d * d, 0)
+    terms = where(d > 0, d if p == 1 else d * d, 0)
     if weight is not None:
         terms = terms * weight[at]
-    return jnp.where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
+    return where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
 
 
 def _same_type(found: Aval | None, wanted: Any) -> None:
@@ -340,11 +340,11 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     x, target = jnp.atleast_1d(x), jnp.atleast_1d(target)
     classes = x.shape[-1]
     counts = jnp.cumprod(target >= 0, -1).astype(bool)
-    at = jnp.where(counts, target, 0)
+    at = where(counts, target, 0)
     chosen = (lax.broadcasted_iota(at.dtype, (*x.shape, classes), x.ndim) == at[..., None]) & counts[..., None]
     is_target = chosen.any(-2)
     d = 1 - jnp.take_along_axis(x, at, -1, mode="clip")[..., None] + x[..., None, :]
-    terms = jnp.where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
+    terms = where(counts[..., None] & ~is_target[..., None, :] & (d > 0), d, 0)
     return reduce(terms.sum((-1, -2)) / jnp.asarray(classes, x.dtype), reduction), first_outside(target, -1, classes)
 
 

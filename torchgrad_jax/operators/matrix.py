@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
-from torchgrad_jax.declaration.converting import convert
+from torchgrad_jax.declaration.converting import convert, where, zeros_like
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops
@@ -35,13 +35,13 @@ def adjoint(m: Any) -> Any:
 def lower_triangle(x: Any, diagonal: int = 0) -> Any:
     """The elements on and below a diagonal, zeros above it. Its mask is made of one row and one column: the interpreter has it once for all."""
     rows, columns = places(x)
-    return jnp.where(rows + diagonal >= columns, x, 0)
+    return where(rows + diagonal >= columns, x, 0)
 
 
 def upper_triangle(x: Any, diagonal: int = 0) -> Any:
     """The elements on and above a diagonal, zeros below it."""
     rows, columns = places(x)
-    return jnp.where(rows + diagonal <= columns, x, 0)
+    return where(rows + diagonal <= columns, x, 0)
 
 
 def places(x: Any) -> tuple[Any, Any]:
@@ -207,7 +207,7 @@ def _addmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
 
 
 def _grad_self(grad: Any, beta: Any) -> Any:
-    return jnp.zeros_like(grad) if beta == 0 else _times(grad, _conjugate(beta))
+    return zeros_like(grad) if beta == 0 else _times(grad, _conjugate(beta))
 
 
 @op("addmm(Tensor self, Tensor mat1, Tensor mat2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,

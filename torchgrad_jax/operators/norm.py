@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
-from torchgrad_jax.declaration.converting import convert, wide
+from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, Together, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
@@ -44,11 +44,11 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
     """The gradient of the `order`-norm: `grad` and `norm` have the reduced dimensions as size 1. Ties of an extreme share it."""
     flat = norm == 0
     if order == 0:
-        return jnp.zeros_like(x)
+        return zeros_like(x)
     if order == 1:
         return direction_of(x) * grad
     if order == 2:
-        return jnp.where(flat, 0, x / jnp.where(flat, 1, norm)).astype(x.dtype) * grad
+        return where(flat, 0, x / where(flat, 1, norm)).astype(x.dtype) * grad
     size = jnp.abs(x)
     if math.isinf(order):
         best = (size == norm) | (jnp.isnan(size) & jnp.isnan(norm))
@@ -56,13 +56,13 @@ def norm_grad(grad: Any, x: Any, norm: Any, order: float, dims: tuple[int, ...])
         return direction_of(x) * (best * (grad / count)).astype(grad.dtype)
     if order < 1:
         zero = size == 0
-        powers = jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype)
+        powers = where(zero, 0, _pow(where(zero, 1, size), order - 1)).astype(size.dtype)
         return direction_of(x) * powers * grad * _pow(norm, 1 - order)
-    scale = jnp.where(flat, 0, grad / _pow(jnp.where(flat, 1, norm), order - 1)).astype(grad.dtype)
+    scale = where(flat, 0, grad / _pow(where(flat, 1, norm), order - 1)).astype(grad.dtype)
     if order < 2:
         zero = size == 0
-        return direction_of(x) * jnp.where(zero, 0, _pow(jnp.where(zero, 1, size), order - 1)).astype(size.dtype) * scale
-    return x * jnp.where(size == 0, 0, _pow(jnp.where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
+        return direction_of(x) * where(zero, 0, _pow(where(zero, 1, size), order - 1)).astype(size.dtype) * scale
+    return x * where(size == 0, 0, _pow(where(size == 0, 1, size), order - 2)).astype(size.dtype) * scale
 
 
 def check_wider(name: str, x: Any, dtype: np.dtype) -> None:
@@ -130,7 +130,7 @@ _LEAST = 1e-7
 
 
 def _shortening(norm: Any, maxnorm: float) -> Any:
-    return jnp.where(norm > maxnorm, jnp.asarray(maxnorm, norm.dtype) / (norm + jnp.asarray(_LEAST, norm.dtype)), jnp.ones_like(norm))
+    return where(norm > maxnorm, jnp.asarray(maxnorm, norm.dtype) / (norm + jnp.asarray(_LEAST, norm.dtype)), jnp.ones_like(norm))
 
 
 def _renorm_grad(grad: Any, self: Any, p: float, dim: int, maxnorm: float) -> Any:
@@ -140,7 +140,7 @@ def _renorm_grad(grad: Any, self: Any, p: float, dim: int, maxnorm: float) -> An
     change = -lax.reduce_sum(along, dims).reshape(norm.shape) * maxnorm / (norm + _LEAST) ** 2
     long = norm > maxnorm
     passed = wide(grad) * _shortening(norm, maxnorm)
-    return jnp.where(long, passed + norm_grad(jnp.where(long, change, 0), wide(self), norm, p, dims), passed).astype(grad.dtype)
+    return where(long, passed + norm_grad(where(long, change, 0), wide(self), norm, p, dims), passed).astype(grad.dtype)
 
 
 def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
@@ -201,13 +201,13 @@ def _cdist(x: Any, y: Any, p: float, product: bool) -> Any:
         squares = (x * x).sum(-1)[..., :, None] + (y * y).sum(-1)[..., None, :] - 2 * _matmul(x, jnp.swapaxes(y, -1, -2))
         squares = jnp.maximum(squares, 0)
         none = squares == 0
-        return jnp.where(none, 0, lax.sqrt(jnp.where(none, 1, squares))).astype(x.dtype)
+        return where(none, 0, lax.sqrt(where(none, 1, squares))).astype(x.dtype)
     return _distance(_differences(x, y), p)
 
 
 def _distance(off: Any, p: float) -> Any:
     if p == 0:  # nan differs, but not by a number of elements
-        return jnp.where(off != off, off, (off != 0).astype(off.dtype)).sum(-1)
+        return where(off != off, off, (off != 0).astype(off.dtype)).sum(-1)
     return norm_over(off, p, (off.ndim - 1,))
 
 
@@ -222,7 +222,7 @@ def _matmul(x: Any, y: Any) -> Any:
 def _euclidean_grads(grad: Any, x: Any, y: Any, result: Any) -> tuple[Any, Any]:
     """The gradients of `_cdist` by a matrix product."""
     flat = result == 0
-    ratio = jnp.where(flat, 0, grad / jnp.where(flat, 1, result)).astype(grad.dtype)
+    ratio = where(flat, 0, grad / where(flat, 1, result)).astype(grad.dtype)
     return x * ratio.sum(-1)[..., None] - _matmul(ratio, y), y * ratio.sum(-2)[..., None] - _matmul(jnp.swapaxes(ratio, -1, -2), x)
 
 
@@ -239,7 +239,7 @@ def _cdist_terms(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
     if p == 1:
         return lax.sign(off) * grad[..., None]
     if math.isinf(p):
-        there = jnp.where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
+        there = where(jnp.abs(off) == result[..., None], grad[..., None], 0).astype(grad.dtype)
         return lax.sign(off) * there
     return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,))
 
@@ -287,8 +287,8 @@ def pdist(x: Any, p: float) -> Any:
     i, j = np.triu_indices(x.shape[0], 1)
     off = x[i] - x[j]
     same = (off == 0).all(-1, keepdims=True)
-    found = _distance(jnp.where(same, 1, off).astype(x.dtype), float(p))
-    return jnp.where(same[:, 0], 0, found).astype(x.dtype)
+    found = _distance(where(same, 1, off).astype(x.dtype), float(p))
+    return where(same[:, 0], 0, found).astype(x.dtype)
 
 
 @op("_raised(Tensor self, float least)", method=False, toplevel=False, node="CloneBackward0", grads={"self": SAME})
@@ -304,7 +304,7 @@ def _weight_norm_grad(grad0: Any, v: Any, g: Any, result1: Any, dim: int, grad1:
     """With w = v * g / |v| and s = sum(grad * v): the gradient of v is (grad - v * s / |v|^2) * g / |v|, that of g is s / |v|
     (Salimans and Kingma 2016). `grad1` is the gradient of |v|."""
     v, norm = wide(v), wide(result1)
-    of_v, of_g = jnp.zeros_like(v), jnp.zeros_like(norm)
+    of_v, of_g = zeros_like(v), zeros_like(norm)
     if grad0 is not None:
         grad = wide(grad0)
         s = keep(lax.reduce_sum(grad * v, dims := _all_but(dim, v.ndim)), dims, True)

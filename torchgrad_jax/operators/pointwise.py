@@ -10,7 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import broadcast_shapes, convert, wide, zeros_like_grad
+from torchgrad_jax.declaration.converting import broadcast_shapes, convert, where, wide, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.operator import ARRAY, SAME, BoundOperator, Static, op
 from torchgrad_jax.declaration.refusals import kernel, not_implemented, refusing
 from torchgrad_jax.operators.kernels import circular
@@ -196,7 +196,7 @@ _with_number("div", lax.div, lambda grad, other: grad / other)
 
 
 @op("pow_scalar(Tensor self, any exponent)", elementwise=True, inplace=True, method=False, toplevel=False, node="PowBackward0", again=("self",),
-    grads={"self": lambda grad, self, exponent: grad * (exponent * power(self, exponent - 1)).conj() if exponent else jnp.zeros_like(grad)}
+    grads={"self": lambda grad, self, exponent: grad * (exponent * power(self, exponent - 1)).conj() if exponent else zeros_like(grad)}
 )  # fmt: skip
 def pow_scalar(x: Any, exponent: Any) -> Any:
     """self ** exponent for a Python number."""
@@ -208,8 +208,8 @@ def pow_scalar(x: Any, exponent: Any) -> Any:
 def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     # 0 ** y is constant for y >= 0, although its logarithm is infinite.
     flat = (self == 0) & (exponent.real >= 0)
-    safe = jnp.where(flat, jnp.ones_like(self), self)
-    return grad * jnp.where(flat, jnp.zeros_like(result), result * jnp.log(safe)).conj()
+    safe = where(flat, jnp.ones_like(self), self)
+    return grad * where(flat, zeros_like(result), result * jnp.log(safe)).conj()
 
 
 @op(
@@ -222,7 +222,7 @@ def _pow_grad_exponent(grad: Any, self: Any, exponent: Any, result: Any) -> Any:
     number_node="PowBackward2",
     shows=("result",),
     grads={
-        "self": lambda grad, self, exponent: jnp.where(exponent == 0, jnp.zeros_like(grad), grad * (exponent * jnp.power(self, exponent - 1)).conj()),
+        "self": lambda grad, self, exponent: where(exponent == 0, zeros_like(grad), grad * (exponent * jnp.power(self, exponent - 1)).conj()),
         "exponent": _pow_grad_exponent,
     },
 )
@@ -230,8 +230,8 @@ def pow_tensor(x: Any, y: Any) -> Any:
     """self ** exponent, element by element."""
     refusing("pow", "b")(x)
     if x.dtype.kind == "i":
-        negative = jnp.where(x == 1, 1, jnp.where(x == -1, jnp.where(y % 2 == 0, 1, -1), 0)).astype(x.dtype)
-        return jnp.where(y < 0, negative, power_of_integers(x, jnp.maximum(y, 0)))
+        negative = where(x == 1, 1, where(x == -1, where(y % 2 == 0, 1, -1), 0)).astype(x.dtype)
+        return where(y < 0, negative, power_of_integers(x, jnp.maximum(y, 0)))
     return power_of_integers(x, y) if x.dtype.kind == "u" else jnp.power(x, y)
 
 
@@ -263,11 +263,11 @@ def _complex_reciprocal(x: Any) -> Any:
     """1 / x by PyTorch's scaled division, which makes nan of infinities."""
     a, b = lax.real(x), lax.imag(x)
     across = abs(a) >= abs(b)
-    large, small = jnp.where(across, a, b), jnp.where(across, b, a)
-    ratio = jnp.where(large == 0, 0, small / large)
+    large, small = where(across, a, b), where(across, b, a)
+    ratio = where(large == 0, 0, small / large)
     scale = 1 / (large + small * ratio)
-    real, imag = (1 + 0 * ratio) * scale, jnp.where(large == 0, jnp.nan, ratio * -scale)
-    return lax.complex(jnp.where(across, real, ratio * scale), jnp.where(across, imag, -scale))
+    real, imag = (1 + 0 * ratio) * scale, where(large == 0, jnp.nan, ratio * -scale)
+    return lax.complex(where(across, real, ratio * scale), where(across, imag, -scale))
 
 
 def _rsqrt(x: Any) -> Any:
@@ -316,7 +316,7 @@ erfinv = _real_unary(
 
 def _atan2_slope(grad: Any, part: Any, self: Any, other: Any) -> Any:
     squares = self * self + other * other
-    return grad * part * jnp.where(squares == 0, 0, 1 / jnp.where(squares == 0, 1, squares)).astype(squares.dtype)
+    return grad * part * where(squares == 0, 0, 1 / where(squares == 0, 1, squares)).astype(squares.dtype)
 
 
 @op("atan2(Tensor self, Tensor other)", promote="float", inplace=True, aliases=("arctan2",),
@@ -350,10 +350,10 @@ op("abs_written(Tensor self)", method=False, toplevel=False, node="AbsBackward0"
 
 def direction_of(x: Any) -> Any:
     """x / abs(x), 0 where that is 0 or nan."""
-    zero = jnp.zeros_like(x)
+    zero = zeros_like(x)
     if x.dtype.kind == "c":
-        return jnp.where(x == 0, zero, x / jnp.abs(jnp.where(x == 0, 1, x)))
-    return jnp.where((x == 0) | (x != x), zero, lax.sign(x))
+        return where(x == 0, zero, x / jnp.abs(where(x == 0, 1, x)))
+    return where((x == 0) | (x != x), zero, lax.sign(x))
 
 
 @op("sign(Tensor self)", elementwise=True, inplace=True, out="same", grads={"self": zeros_like_grad})
@@ -363,7 +363,7 @@ def sign(x: Any) -> Any:
         return x
     if x.dtype.kind == "c":
         raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.")
-    return jnp.where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else direction_of(x)
+    return where(x > 0, 1, 0).astype(x.dtype) if x.dtype.kind == "u" else direction_of(x)
 
 
 def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
@@ -433,8 +433,8 @@ def refuse_complex(name: str) -> Any:
 
 def _share(grad: Any, lost: Any, tied: Any) -> Any:
     """What does not lose gets the gradient, nan too; ties share it."""
-    none = jnp.zeros_like(grad)  # and not 0 times the gradient, which may be infinite or nan
-    return jnp.where(lost, none, jnp.where(tied, grad * jnp.asarray(0.5, grad.dtype), grad))
+    none = zeros_like(grad)  # and not 0 times the gradient, which may be infinite or nan
+    return where(lost, none, where(tied, grad * jnp.asarray(0.5, grad.dtype), grad))
 
 
 @op("maximum(Tensor self, Tensor other)", promote="common", validate=refuse_complex("maximum"), keeps=("self", "other"),
@@ -454,18 +454,18 @@ def minimum(x: Any, y: Any) -> Any:
 
 
 @op("where_self(Tensor condition, Tensor|Scalar self, Tensor|Scalar other)", promote=None, elementwise=True, method=False, toplevel=False,
-    node="WhereBackward0", grads={"self": lambda grad, condition: jnp.where(condition, grad, jnp.zeros_like(grad)),
-           "other": lambda grad, condition: jnp.where(condition, jnp.zeros_like(grad), grad)})  # fmt: skip
+    node="WhereBackward0", grads={"self": lambda grad, condition: where(condition, grad, zeros_like(grad)),
+           "other": lambda grad, condition: where(condition, zeros_like(grad), grad)})  # fmt: skip
 def where_self(condition: Any, x: Any, y: Any) -> Any:
     """self where the condition holds, else other. Both are of one dtype already."""
-    return jnp.where(condition, x, y)
+    return where(condition, x, y)
 
 
 @op("where_converted(Tensor condition, Tensor|Scalar self, Tensor|Scalar other, any dtype)", promote=None, elementwise=True, method=False,
     toplevel=False, node="WhereBackward0", grads=where_self.grads)  # fmt: skip
 def where_converted(condition: Any, x: Any, y: Any, dtype: Any) -> Any:
     """The same of tensors of several dtypes."""
-    return jnp.where(condition, convert(x, dtype), convert(y, dtype))
+    return where(condition, convert(x, dtype), convert(y, dtype))
 
 
 def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
@@ -482,11 +482,11 @@ def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
 @op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None,
     into_expanded=("masked_fill_", "tensor[mask] = scalar"), validate=_refuse_fill,
     node="MaskedFillBackward1", number_node="MaskedFillBackward0",
-    grads={"self": lambda grad, mask: jnp.where(mask, jnp.zeros_like(grad), grad),
-           "value": lambda grad, mask: jnp.where(mask, grad, jnp.zeros_like(grad)).sum()})  # fmt: skip
+    grads={"self": lambda grad, mask: where(mask, zeros_like(grad), grad),
+           "value": lambda grad, mask: where(mask, grad, zeros_like(grad)).sum()})  # fmt: skip
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """`value` where `mask` is true, else self."""
-    return jnp.where(mask, convert(value, np.dtype(x.dtype)), x)
+    return where(mask, convert(value, np.dtype(x.dtype)), x)
 
 
 # ---------------------------------------------------------------------- conversion
@@ -509,7 +509,7 @@ def cast_to(array_type: Any) -> BoundOperator:
 @op("_zeros_of(Tensor self)", method=False, toplevel=False, differentiable=False, numpy=forms.zeros_like)
 def zeros_of(x: Any) -> Any:
     """Zeros of the same shape and dtype."""
-    return jnp.zeros_like(x)
+    return zeros_like(x)
 
 
 # ---------------------------------------------------------------------- filling
@@ -533,4 +533,4 @@ def fill(x: Any, value: Any) -> Any:
 @op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad}, numpy=forms.zeros_like)
 def zero(x: Any) -> Any:
     """Zeros."""
-    return jnp.zeros_like(x)
+    return zeros_like(x)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide
 from torchgrad_jax.declaration.memory_order import IMAGE, IMAGE_ALONE
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
@@ -84,13 +84,13 @@ def _choice(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, s
         starts = _first_inside(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
         for i, part in enumerate(parts[1:], 1):
             wins = _better(part, best) if starts is None else _better(part, best) | (starts == i)
-            best, place = jnp.where(wins, part, best), jnp.where(wins, np.int32(i), place)
+            best, place = where(wins, part, best), where(wins, np.int32(i), place)
         return best, place
     flat, inside = _window_indices(x.shape[-len(kernel) :], kernel, stride, padding, dilation, sizes)
     windows = _gathered(x, flat, inside, len(kernel))
     place = _last_nan_or_largest(windows).astype(np.int32)
     if not inside.all():  # of nothing but -inf, the first that is no padding
-        place = jnp.where(jnp.asarray(inside)[np.arange(len(inside)), place], place, np.int32(inside.argmax(1)))
+        place = where(jnp.asarray(inside)[np.arange(len(inside)), place], place, np.int32(inside.argmax(1)))
     best = jnp.take_along_axis(windows, place[..., None], -1, mode="clip")[..., 0]
     shape = (*x.shape[: -len(kernel)], *sizes)
     return best.reshape(shape), place.reshape(shape)
@@ -129,7 +129,7 @@ def flat_windows(spatial: Ints, coordinates: list[np.ndarray]) -> tuple[np.ndarr
 def _gathered(x: Any, flat: np.ndarray, inside: np.ndarray, count: int) -> Any:
     rows = x.reshape(*x.shape[:-count], math.prod(x.shape[-count:]))
     windows = jnp.take(rows, flat, axis=-1, mode="clip")
-    return windows if inside.all() else jnp.where(inside, windows, lowest(x.dtype))
+    return windows if inside.all() else where(inside, windows, lowest(x.dtype))
 
 
 def _flat_index(place: Any, spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, sizes: Ints) -> Any:
@@ -182,7 +182,7 @@ def _spread_tiles(grad: Any, place: Any, x: Any, kernel: Ints) -> Any:
     """Each window's gradient at the place of its largest element: windows side by side, so nothing is added up."""
     order = np.arange(math.prod(kernel), dtype=np.int8).reshape(kernel)
     pattern = order.reshape(sum(((1, k) for k in kernel), ()))
-    blocks = jnp.where(_tiled(place, kernel) == pattern, _tiled(grad, kernel), jnp.zeros((), grad.dtype))
+    blocks = where(_tiled(place, kernel) == pattern, _tiled(grad, kernel), jnp.zeros((), grad.dtype))
     covered = tuple(n * k for n, k in zip(grad.shape[-len(kernel) :], kernel, strict=True))
     lead = grad.shape[: -len(kernel)]
     whole = lax.reshape(blocks, (*lead, *covered))
@@ -463,7 +463,7 @@ def _last_nan_or_largest(windows: Any) -> Any:
     """The place of the last element that is not a number, else of the first of the largest."""
     nan = windows != windows
     last = windows.shape[-1] - 1 - jnp.argmax(nan[..., ::-1], -1)
-    return jnp.where(nan.any(-1), last, jnp.argmax(windows, -1))
+    return where(nan.any(-1), last, jnp.argmax(windows, -1))
 
 
 def _fractional_max_pool(x: Any, samples: Any, kernel_size: Ints, output_size: Ints) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, wide
+from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import op
 
 _INT64 = np.dtype(np.int64)
@@ -125,12 +125,12 @@ for _name, _function in (("sum", _sum), ("mean", _mean)):
 
 @op("nansum(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", keeps=("self",),
     grads={"self": lambda grad, self, dim, keepdim:
-           jnp.where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim)).astype(grad.dtype)})  # fmt: skip
+           where(jnp.isnan(self), 0, spread(grad, self.shape, dim, keepdim)).astype(grad.dtype)})  # fmt: skip
 def nansum(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     """The sum over `dim` of what is not nan. RuntimeError for complex numbers."""
     if x.dtype.kind == "c":
         raise RuntimeError("nansum does not support complex inputs")
-    return _sum(jnp.where(jnp.isnan(x), jnp.zeros_like(x), x) if dtypes.is_float(x.dtype) else x, dim, keepdim, dtype)
+    return _sum(where(jnp.isnan(x), zeros_like(x), x) if dtypes.is_float(x.dtype) else x, dim, keepdim, dtype)
 
 
 @op("count_nonzero(Tensor self, int[]? dim=None)", differentiable=False, out=False)
@@ -195,7 +195,7 @@ def _var_grad(grad: Any, self: Any, dim: Any, correction: float | None, keepdim:
 
 def _std_grad(grad: Any, self: Any, result: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     flat = result == 0
-    return _var_grad(jnp.where(flat, 0, grad / jnp.where(flat, 1, 2 * result)).astype(grad.dtype), self, dim, correction, keepdim)
+    return _var_grad(where(flat, 0, grad / where(flat, 1, 2 * result)).astype(grad.dtype), self, dim, correction, keepdim)
 
 
 def _mean_grad(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
@@ -261,7 +261,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool) -> Any:
     if not x.size:
         return keep(lax.log(lax.reduce_sum(lax.exp(x), dims)), dims, keepdim)
     top = keep(lax.reduce_max(x.real, dims), dims, True)
-    top = lax.stop_gradient(jnp.where(jnp.abs(top) == jnp.inf, jnp.zeros_like(top), top))
+    top = lax.stop_gradient(where(jnp.abs(top) == jnp.inf, zeros_like(top), top))
     total = lax.reduce_sum(lax.exp(wide(x - top.astype(x.dtype))), dims)
     found = lax.log(total) + lax.squeeze(wide(top), dims)
     return keep(found.astype(x.dtype), dims, keepdim)

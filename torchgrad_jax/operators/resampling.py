@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
@@ -87,7 +87,7 @@ class Taps(NamedTuple):
             if self.weight is not None:
                 part = part * self.weight[:, k].astype(x.dtype).reshape(shape)
             if self.there is not None and not self.there[:, k].all():
-                part = jnp.where(self.there[:, k].reshape(shape), part, jnp.zeros((), x.dtype))
+                part = where(self.there[:, k].reshape(shape), part, jnp.zeros((), x.dtype))
             total = part if total is None else total + part
         return total
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.indexing import factors_beside, gather_along, reduce_along, write_along
@@ -30,7 +31,7 @@ class _Segments:
         ended = write_along(jnp.zeros((*ends.shape[:-1], n + 1), np.int64), jnp.clip(ends, 0, n), jnp.ones(ends.shape, np.int64), self.axis, "add")
         at = jnp.cumsum(ended, -1)[..., :n]
         if offsets:
-            at = jnp.where(jnp.arange(n) < bounds[..., :1], self.count, at)
+            at = where(jnp.arange(n) < bounds[..., :1], self.count, at)
         self.at = jnp.broadcast_to(self._wide(at, data), data.shape)
 
     @staticmethod
@@ -60,10 +61,10 @@ def _grad(grad: Any, data: Any, bounds: Any, result: Any, reduce: str, offsets: 
     how, empty = _HOW[reduce]
     if reduce == "prod":
         start, nan = segments.start(data, empty if initial is None else initial), jnp.isnan(data)
-        whole, others = (reduce_along(start, segments.at, x, segments.axis, how, True) for x in (data, jnp.where(nan, jnp.ones_like(data), data)))
+        whole, others = (reduce_along(start, segments.at, x, segments.axis, how, True) for x in (data, where(nan, jnp.ones_like(data), data)))
         nans = write_along(segments.start(data, 0.0), segments.at, nan.astype(data.dtype), segments.axis, "add")
-        beside_nan = gather_along(jnp.where(nans > 1, jnp.full_like(others, np.nan), others), segments.at, segments.axis)
-        beside = jnp.where(nan, beside_nan, factors_beside(start, segments.at, data, whole, segments.axis))
+        beside_nan = gather_along(where(nans > 1, jnp.full_like(others, np.nan), others), segments.at, segments.axis)
+        beside = where(nan, beside_nan, factors_beside(start, segments.at, data, whole, segments.axis))
         return beside * segments.each(grad)
     won = ((data == segments.each(result)) | jnp.isnan(data)).astype(data.dtype)
     winners = write_along(segments.start(data, 0.0), segments.at, won, segments.axis, "add")
@@ -82,11 +83,11 @@ def _problem(data: Any, bounds: Any, offsets: bool, unsafe: bool) -> Any:
     """The check of the bounds: (1, the number of the problem), or zeros."""
     axis = bounds.ndim - 1
     if offsets:
-        number = jnp.where((bounds[..., 1:] < bounds[..., :-1]).any(), 3, 0)
+        number = where((bounds[..., 1:] < bounds[..., :-1]).any(), 3, 0)
     elif unsafe:
         return jnp.zeros(2, np.int64)
     else:
-        number = jnp.where((bounds < 0).any(), 1, jnp.where((bounds.sum(-1) != data.shape[axis]).any(), 2, 0))
+        number = where((bounds < 0).any(), 1, where((bounds.sum(-1) != data.shape[axis]).any(), 2, 0))
     return jnp.stack([number != 0, number]).astype(np.int64)
 
 
@@ -103,5 +104,5 @@ def segment_reduce(data: Any, bounds: Any, reduce: str, offsets: bool, unsafe: b
     if reduce == "mean":
         sizes = segments.sizes(data)
         nothing = jnp.asarray(np.nan if initial is None else initial, data.dtype)
-        made = jnp.where(sizes > 0, made / jnp.maximum(sizes, 1).astype(data.dtype), nothing)
+        made = where(sizes > 0, made / jnp.maximum(sizes, 1).astype(data.dtype), nothing)
     return made, _problem(data, bounds, offsets, unsafe)

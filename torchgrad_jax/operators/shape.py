@@ -10,7 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import convert, wide
+from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
 from torchgrad_jax.declaration.memory_order import JOINED, TURNED
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
@@ -195,7 +195,7 @@ def _triangle(x: Any, keep: Any) -> Any:
     rows = lax.broadcasted_iota(np.int32, x.shape[-2:], 0)
     columns = lax.broadcasted_iota(np.int32, x.shape[-2:], 1)
     mask = lax.broadcast_in_dim(keep(rows, columns), x.shape, (x.ndim - 2, x.ndim - 1))
-    return lax.select(mask, x, jnp.zeros_like(x))
+    return lax.select(mask, x, zeros_like(x))
 
 
 @op("tril(Tensor self, int diagonal=0)", inplace=True, linear=True, validate=_at_least_matrix("tril"), numpy=forms.tril, numpy_vjp=forms.tril_vjp,
@@ -223,7 +223,7 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     j = lax.broadcasted_iota(np.int32, (size, size), 1)
     low, high = (abs(offset), 0) if offset < 0 else (0, offset)
     columns = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(high, low)])
-    made = jnp.where(j - i == offset, columns[..., None, :], jnp.zeros((), x.dtype))
+    made = where(j - i == offset, columns[..., None, :], jnp.zeros((), x.dtype))
     return jnp.moveaxis(made, (-2, -1), (dim1, dim2))
 
 

@@ -10,6 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
@@ -47,9 +48,9 @@ def _ordered_bits(x: Any) -> Any:
     if x.dtype.kind in "iu":
         return x.astype(np.int64)
     signed = _BITS[x.dtype.itemsize]
-    bits = lax.bitcast_convert_type(jnp.where(x == 0, jnp.zeros_like(x), x), signed)
-    bits = jnp.where(bits < 0, bits ^ np.array(np.iinfo(signed).max, signed), bits)
-    return jnp.where(x != x, np.array(np.iinfo(signed).max, signed), bits)
+    bits = lax.bitcast_convert_type(where(x == 0, zeros_like(x), x), signed)
+    bits = where(bits < 0, bits ^ np.array(np.iinfo(signed).max, signed), bits)
+    return where(x != x, np.array(np.iinfo(signed).max, signed), bits)
 
 
 def sorted_order(x: Any, dim: int, descending: bool) -> Any:
@@ -108,7 +109,7 @@ def _largest(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
         order = lax.slice_in_dim(sorted_order(x, dim, largest), 0, k, axis=dim)
     else:
         moved = jnp.moveaxis(x, dim, -1)
-        key = moved if largest else jnp.where(jnp.isnan(moved), -jnp.inf, -moved).astype(x.dtype)
+        key = moved if largest else where(jnp.isnan(moved), -jnp.inf, -moved).astype(x.dtype)
         order = jnp.moveaxis(lax.top_k(key, k)[1].astype(np.int64), -1, dim)
     return take_along(x, order, dim), order
 
@@ -138,7 +139,7 @@ def _said_selected(x: Any, dim: int, which: int, position: int) -> list[Any]:
         return list(_one_of_order(x, position, dim, True))
     n = x.shape[dim]
     nans = jnp.sum((x != x).astype(np.int64), dim, keepdims=True)
-    among = (jnp.maximum(n - nans, 1) - 1) // 2 if which == MEDIAN_OF_NUMBERS else jnp.where(nans > 0, n - nans, (n - 1) // 2)
+    among = (jnp.maximum(n - nans, 1) - 1) // 2 if which == MEDIAN_OF_NUMBERS else where(nans > 0, n - nans, (n - 1) // 2)
     return list(_one_of_order(x, among, dim, True))
 
 
@@ -201,7 +202,7 @@ def _median(x: Any, dim: int, keepdim: bool, ignore_nan: bool) -> tuple[Any, Any
 
 def _value_shared(grad: Any, self: Any, result: Any) -> Any:
     mask = (self == result) | ((self != self) & (result != result))
-    return jnp.where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
+    return where(mask, grad / mask.sum().astype(grad.dtype), 0).astype(grad.dtype)
 
 
 def _check_median(x: Any) -> None:
@@ -252,7 +253,7 @@ def mode(x: Any, dim: int, keepdim: bool) -> Any:
     before = lax.slice_in_dim(values, 0, -1, axis=dim)
     starts = lax.slice_in_dim(values, 1, None, axis=dim) != before
     starts = jnp.concatenate([jnp.ones_like(lax.slice_in_dim(values, 0, 1, axis=dim), dtype=bool), starts], dim)
-    length = place - lax.cummax(jnp.where(starts, place, 0), axis=dim)
+    length = place - lax.cummax(where(starts, place, 0), axis=dim)
     return _one_of_order(x, lax.expand_dims(lax.argmax(length, dim, np.int64), (dim,)), dim, keepdim, order)
 
 
@@ -288,12 +289,12 @@ def histc(x: Any, low: Any, high: Any, bins: int) -> Any:
     x = x.reshape(-1)
     own = low == high
     if x.size:
-        low, high = jnp.where(own, x.min(), low), jnp.where(own, x.max(), high)
+        low, high = where(own, x.min(), low), where(own, x.max(), high)
     same = low == high
-    low, high = jnp.where(same, low - 1, low), jnp.where(same, high + 1, high)
+    low, high = where(same, low - 1, low), where(same, high + 1, high)
     inside = (x >= low) & (x <= high)
     place = jnp.clip(((x - low) / (high - low) * bins).astype(np.int64), 0, bins - 1)
-    return jnp.zeros(bins, x.dtype).at[jnp.where(inside, place, bins)].add(1, mode="drop")
+    return jnp.zeros(bins, x.dtype).at[where(inside, place, bins)].add(1, mode="drop")
 
 
 @op("_bincount(Tensor self, Tensor? weights, int length)", differentiable=False, method=False, toplevel=False, numpy=numpy_indexing.bincount)
@@ -344,4 +345,4 @@ def histogramdd(x: Any, weight: Any, edges: Any) -> Any:
         place = place * count + jnp.clip(jnp.searchsorted(e, column, side="right") - 1, 0, max(count - 1, 0))
     cells = math.prod(shape)
     added = jnp.ones(x.shape[0], x.dtype) if weight is None else weight
-    return jnp.zeros(cells, x.dtype).at[jnp.where(inside, place, cells)].add(added, mode="drop").reshape(shape)
+    return jnp.zeros(cells, x.dtype).at[where(inside, place, cells)].add(added, mode="drop").reshape(shape)

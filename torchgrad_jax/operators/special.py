@@ -11,7 +11,7 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_half, wide, zeros_like_grad
+from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_half, where, wide, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
 from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
@@ -28,7 +28,7 @@ def _remainder(x: Any, y: Any) -> Any:
     found = lax.rem(x, y)
     if x.dtype.kind == "u":
         return found
-    return jnp.where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
+    return where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
@@ -38,11 +38,11 @@ def _floor_divide(x: Any, y: Any) -> Any:
         return quotient if x.dtype.kind == "u" else quotient - ((lax.rem(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
     rest = lax.rem(x, y)
     quotient = (x - rest) / y
-    quotient = jnp.where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
+    quotient = where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
     down = jnp.floor(quotient)
-    down = jnp.where(quotient - down > 0.5, down + 1, down)
-    down = jnp.where(quotient == 0, jnp.copysign(jnp.zeros_like(x), x / y), down)
-    return jnp.where(y == 0, x / y, down).astype(x.dtype)
+    down = where(quotient - down > 0.5, down + 1, down)
+    down = where(quotient == 0, jnp.copysign(zeros_like(x), x / y), down)
+    return where(y == 0, x / y, down).astype(x.dtype)
 
 
 def _alike(grad: Any, *operands: Any) -> Any:
@@ -53,7 +53,7 @@ def _alike(grad: Any, *operands: Any) -> Any:
 def _without_zeros(function: Any, x: Any, y: Any) -> Any:
     """The function where the divisor is not 0, and whether it is 0 somewhere."""
     zero = (y == 0).any().astype(np.int64)
-    return function(x, jnp.where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, jnp.zeros_like(zero)])
+    return function(x, where(y == 0, jnp.ones_like(y), y)), jnp.stack([zero, zeros_like(zero)])
 
 
 def _refuse_complex(name: str, x: Any) -> None:
@@ -145,7 +145,7 @@ def logaddexp(x: Any, y: Any) -> Any:
     """log(exp(self) + exp(other)), without overflow."""
     if x.dtype.kind == "c":  # the imaginary part stays the larger operand's
         first = x.real >= y.real
-        large, small = jnp.where(first, x, y), jnp.where(first, y, x)
+        large, small = where(first, x, y), where(first, y, x)
         return large + lax.log1p(lax.exp(small - large))
     return jnp.logaddexp(x, y)
 
@@ -190,12 +190,12 @@ def _declare_xlog(name: str, nodes: tuple[str, str, str], shift: int) -> None:
     @kernel(f"{name.removeprefix('special_')}_cpu", "c")
     def xlog(x: Any, y: Any) -> Any:
         zero = x == 0
-        return jnp.where(y != y, y, jnp.where(zero, 0, x * log(jnp.where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
+        return where(y != y, y, where(zero, 0, x * log(where(zero, jnp.ones_like(y), y)))).astype(x.dtype)
 
     def grad_of_self(grad: Any, self: Any, other: Any) -> Any:
         other = convert(other, grad.dtype)
         flat = (self == 0) & (other <= -shift)
-        return jnp.where(flat, 0, grad * log(jnp.where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
+        return where(flat, 0, grad * log(where(flat, jnp.ones_like(other), other))).astype(grad.dtype)
 
     xlog.__doc__ = f"self * log({'1 + ' * shift}other), 0 where self is 0."
     for suffix, node, edges in zip(("_tensors", "_self_number", "_other_number"), nodes, (None, ("other",), ("self",)), strict=True):
@@ -223,7 +223,7 @@ def _unary(schema: str, function: Any, doc: str, gradient: Any = None, **options
 def _logit_grad(grad: Any, self: Any, eps: Any) -> Any:
     low, high = (0, 1) if eps is None else (eps, 1 - eps)
     outside = (self < low) | (self > high)
-    return jnp.where(outside, jnp.nan if eps is None else 0, grad / (self * (1 - self))).astype(grad.dtype)
+    return where(outside, jnp.nan if eps is None else 0, grad / (self * (1 - self))).astype(grad.dtype)
 
 
 @op("logit(Tensor self, float? eps=None)", promote="float", inplace=True, aliases=("special_logit",), grads={"self": _logit_grad})
@@ -232,7 +232,7 @@ def logit(x: Any, eps: Any) -> Any:
     refusing("logit_cpu", "c")(x)
     if eps is not None:
         low, high = jnp.asarray(eps, x.dtype), jnp.asarray(1 - eps, x.dtype)
-        x = jnp.where(x < low, low, jnp.where(x > high, high, x))
+        x = where(x < low, low, where(x > high, high, x))
     return lax.log(x / (1 - x))  # PyTorch rounds half precision after each of the three steps
 
 
@@ -240,8 +240,8 @@ def _sinc_grad(grad: Any, self: Any) -> Any:
     at = convert(wide(self) * math.pi, self.dtype)
     below = convert(wide(self * self) * math.pi, self.dtype)
     zero = below == 0  # also where a square is too small for a number
-    slope = (at * lax.cos(at) - lax.sin(at)) / jnp.where(zero, jnp.ones_like(below), below)
-    return jnp.where(zero, jnp.zeros_like(slope), grad * slope.conj())
+    slope = (at * lax.cos(at) - lax.sin(at)) / where(zero, jnp.ones_like(below), below)
+    return where(zero, zeros_like(slope), grad * slope.conj())
 
 
 _unary("sinc(Tensor self)", jnp.sinc, "sin(pi * self) / (pi * self), 1 at 0.", _sinc_grad, inplace=True, aliases=("special_sinc",))
@@ -265,8 +265,8 @@ _unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0."
 
 
 def _entr(x: Any) -> Any:
-    safe = jnp.where(x > 0, x, 1)
-    return jnp.where(x != x, x, jnp.where(x > 0, -safe * lax.log(safe), jnp.where(x == 0, 0, -jnp.inf))).astype(x.dtype)
+    safe = where(x > 0, x, 1)
+    return where(x != x, x, where(x > 0, -safe * lax.log(safe), where(x == 0, 0, -jnp.inf))).astype(x.dtype)
 
 
 def _hidden(name: str, function: Any, doc: str, gradient: Any = None, **options: Any) -> None:
@@ -316,11 +316,11 @@ def _incomplete(function: Any, x: Any, y: Any, at_zero: int) -> Any:
     """The function with PyTorch's values at the ends of both ranges: `at_zero` for y = 0."""
     inside = (x > 0) & (y > 0) & (x < jnp.inf) & (y < jnp.inf)
     one = jnp.ones_like(x)
-    found = jnp.where(y == jnp.inf, 1 - at_zero, jnp.where(y == 0, at_zero, jnp.nan))
-    found = jnp.where(x == jnp.inf, jnp.where(y == jnp.inf, jnp.nan, at_zero), found)
-    found = jnp.where(x == 0, jnp.where(y > 0, 1 - at_zero, jnp.nan), found)
-    outside = jnp.where((x < 0) | (y < 0), jnp.nan, found)
-    return jnp.where(inside, function(jnp.where(inside, x, one), jnp.where(inside, y, one)), outside).astype(x.dtype)
+    found = where(y == jnp.inf, 1 - at_zero, where(y == 0, at_zero, jnp.nan))
+    found = where(x == jnp.inf, where(y == jnp.inf, jnp.nan, at_zero), found)
+    found = where(x == 0, where(y > 0, 1 - at_zero, jnp.nan), found)
+    outside = where((x < 0) | (y < 0), jnp.nan, found)
+    return where(inside, function(where(inside, x, one), where(inside, y, one)), outside).astype(x.dtype)
 
 
 @op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
@@ -375,7 +375,7 @@ def _check_heaviside(x: Any, values: Any) -> None:
 def heaviside(x: Any, values: Any) -> Any:
     """0 below 0, 1 above, `values` at 0."""
     x, values = jnp.broadcast_arrays(x, values)
-    return jnp.where(x == 0, values, convert(x > 0, np.dtype(x.dtype)))
+    return where(x == 0, values, convert(x > 0, np.dtype(x.dtype)))
 
 
 def _copysign(x: Any, y: Any) -> Any:
@@ -385,7 +385,7 @@ def _copysign(x: Any, y: Any) -> Any:
 
 
 def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
-    return grad * jnp.where(self == 0, 0, result / jnp.where(self == 0, 1, self)).astype(grad.dtype)
+    return grad * where(self == 0, 0, result / where(self == 0, 1, self)).astype(grad.dtype)
 
 
 for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBackward1")):
@@ -395,7 +395,7 @@ for _suffix, _node in (("tensor", "CopysignBackward0"), ("number", "CopysignBack
 
 
 @op("nextafter(Tensor self, Tensor other)", promote="common", inplace=True,
-    grads={"self": lambda grad, self, other: jnp.where(self == other, jnp.zeros_like(grad), grad),
+    grads={"self": lambda grad, self, other: where(self == other, zeros_like(grad), grad),
            "other": zeros_like_grad})  # fmt: skip
 @kernel("nextafter_cpu", "iubc")
 def nextafter(x: Any, y: Any) -> Any:
@@ -414,7 +414,7 @@ def frexp(x: Any) -> Any:
     """Mantissas of magnitude in [0.5, 1) and exponents of 2."""
     mantissa, exponent = jnp.frexp(wide(x))
     finite = jnp.isfinite(x)
-    return jnp.where(finite, mantissa.astype(x.dtype), x), jnp.where(finite, exponent, 0).astype(np.int32)
+    return where(finite, mantissa.astype(x.dtype), x), where(finite, exponent, 0).astype(np.int32)
 
 
 @op("ldexp(Tensor self, Tensor other)", promote="float", inplace=True, shows=("result",),
@@ -474,7 +474,7 @@ def _shifted(function: Any, emptied: Any) -> Any:
     def shift(x: Any, y: Any) -> Any:
         width = x.dtype.itemsize * 8
         out_of_range = (y < 0) | (y >= width)
-        return jnp.where(out_of_range, emptied(x), function(x, jnp.where(out_of_range, 0, y).astype(x.dtype)))
+        return where(out_of_range, emptied(x), function(x, where(out_of_range, 0, y).astype(x.dtype)))
 
     return shift
 
@@ -485,7 +485,7 @@ _whole("bitwise_left_shift", _shifted(lax.shift_left, jnp.zeros_like), "The bits
        "(Tensor|Scalar self, Tensor|Scalar other)", kernel="lshift_cpu")  # fmt: skip
 _whole("bitwise_right_shift",
        _shifted(lambda x, y: lax.shift_right_logical(x, y) if x.dtype.kind == "u" else lax.shift_right_arithmetic(x, y),
-                lambda x: jnp.where(x < 0, -1, 0).astype(x.dtype) if x.dtype.kind == "i" else jnp.zeros_like(x)),
+                lambda x: where(x < 0, -1, 0).astype(x.dtype) if x.dtype.kind == "i" else zeros_like(x)),
        "The bits moved down by `other` places.", "(Tensor|Scalar self, Tensor|Scalar other)", kernel="rshift_cpu")  # fmt: skip
 
 
@@ -498,9 +498,9 @@ def sgn(x: Any) -> Any:
     if x.dtype.kind != "c":
         return sign.function(x)
     zero = x == 0
-    safe = jnp.where(zero, 1, x)
+    safe = where(zero, 1, x)
     size = jnp.abs(safe)
-    return jnp.where(zero, 0, lax.complex(lax.real(safe) / size, lax.imag(safe) / size))
+    return where(zero, 0, lax.complex(lax.real(safe) / size, lax.imag(safe) / size))
 
 
 @op("conj_physical(Tensor self)", keeps_order=True, inplace=True, grads={"self": lambda grad: grad.conj()})
@@ -515,14 +515,14 @@ def angle(x: Any) -> Any:
     """The angle to the positive real axis: 0 or pi for real numbers."""
     if x.dtype.kind == "c":
         return lax.atan2(x.imag, x.real)
-    return jnp.where(x != x, x, jnp.where(x < 0, math.pi, 0)).astype(x.dtype)
+    return where(x != x, x, where(x < 0, math.pi, 0)).astype(x.dtype)
 
 
 def _angle_grad(grad: Any, self: Any) -> Any:
     if self.dtype.kind != "c":
-        return jnp.zeros_like(self)
+        return zeros_like(self)
     squares = self.real * self.real + self.imag * self.imag
-    scale = jnp.where(squares == 0, 0, grad / jnp.where(squares == 0, 1, squares)).astype(grad.dtype)
+    scale = where(squares == 0, 0, grad / where(squares == 0, 1, squares)).astype(grad.dtype)
     return lax.complex(-self.imag * scale, self.real * scale)
 
 

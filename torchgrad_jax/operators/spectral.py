@@ -15,7 +15,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.converting import broadcast_shapes, where, zeros_like
 from torchgrad_jax.declaration.memory_order import COLUMNS, Order, by_columns
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, not_implemented
@@ -47,14 +47,14 @@ from torchgrad_jax.runtime.value import Aval
 def _over_differences(x: Any, differences: Any) -> Any:
     """x / differences, 0 where both vanish: what does not depend on the vectors may have equal values."""
     nothing = (differences == 0) & (x == 0)
-    return jnp.where(nothing, 0, x) / jnp.where(nothing, 1, differences).astype(x.dtype)
+    return where(nothing, 0, x) / where(nothing, 1, differences).astype(x.dtype)
 
 
 @in_single
 def _eigh(a: Any, upper: bool) -> tuple[Any, Any, Any]:
     vectors, values = lax.linalg.eigh(a, lower=not upper, symmetrize_input=False)
     failed = jnp.isnan(values).any(-1)
-    return values, vectors, jnp.where(failed, jnp.int32(max(a.shape[-1] - 1, 1)), jnp.int32(0))
+    return values, vectors, where(failed, jnp.int32(max(a.shape[-1] - 1, 1)), jnp.int32(0))
 
 
 def _eigh_grad(grad0: Any, grad1: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
@@ -248,7 +248,7 @@ def check_pinv(a: Aval, hermitian: bool = False, **statics: Any) -> None:
 
 
 def _reciprocal(s: Any, limit: Any) -> Any:
-    return jnp.where(jnp.abs(s) > limit, 1 / jnp.where(s == 0, 1, s), 0)
+    return where(jnp.abs(s) > limit, 1 / where(s == 0, 1, s), 0)
 
 
 @op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=check_pinv, **PRIVATE)
@@ -344,14 +344,14 @@ def _deficient(a: Any) -> Any:
     if not tall.size:
         return jnp.zeros(a.shape[:-2], jnp.int64)
     none = jnp.diagonal(jnp.linalg.qr(tall, mode="r"), axis1=-2, axis2=-1) == 0
-    return jnp.where(none.any(-1) & (a != 0).any((-2, -1)), jnp.argmax(none, -1) + 1, 0)
+    return where(none.any(-1) & (a != 0).any((-2, -1)), jnp.argmax(none, -1) + 1, 0)
 
 
 def _lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
     """The solution of least squares (of least norm where there are several), by the pseudo-inverse; "gels" takes all matrices to have full rank."""
     m, n = a.shape[-2:]
     u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    limit = jnp.zeros_like(s[..., :1]) if driver == "gels" else tolerance(s, a.shape, None, rcond)
+    limit = zeros_like(s[..., :1]) if driver == "gels" else tolerance(s, a.shape, None, rcond)
     pinverse = mul(adjoint(vh) * _reciprocal(s, limit)[..., None, :].astype(a.dtype), adjoint(u))
     solution = mul(pinverse, b)
     real = s.dtype
@@ -400,7 +400,7 @@ def _matrix_exp_grad(grad: Any, self: Any) -> Any:
     """The upper right block of exp [[A^H, G], [0, A^H]] (N. Higham, "Functions of Matrices", 2008, section 3.1)."""
     n = self.shape[-1]
     ah = adjoint(self)
-    top, bottom = jnp.concatenate([ah, grad], -1), jnp.concatenate([jnp.zeros_like(ah), ah], -1)
+    top, bottom = jnp.concatenate([ah, grad], -1), jnp.concatenate([zeros_like(ah), ah], -1)
     return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
 
 

@@ -19,7 +19,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration import numpy_parts as parts
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide, zeros_like
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.strides import apart, contiguous_strides
 
@@ -325,7 +325,7 @@ def _no_overlap(_: int) -> Exception:
 def overlapping(x: Any) -> Any:
     """The sums of the squares of overlapping windows, none of which may be 0."""
     bad = (abs(x).min() <= 1e-11).astype(np.int64)
-    return x, jnp.stack([bad, jnp.zeros_like(bad)])
+    return x, jnp.stack([bad, zeros_like(bad)])
 
 
 # ---------------------------------------------------------------------- complex numbers as pairs
@@ -364,7 +364,7 @@ def _view_dtype_strides(shape: Any, strides: Any, offset: int, dtype: Any, small
 
 def _view_dtype_write(x: Any, src: Any, dtype: Any, smaller: int, larger: int) -> Any:
     # Of bytes that are taken for booleans, those stay what they are that are not written to.
-    return jnp.where(src == (x != 0), x, src.astype(x.dtype)) if dtype == np.bool_ else src.view(x.dtype)
+    return where(src == (x != 0), x, src.astype(x.dtype)) if dtype == np.bool_ else src.view(x.dtype)
 
 
 def _view_dtype_form(x: Any, dtype: Any, smaller: int, larger: int) -> Any:

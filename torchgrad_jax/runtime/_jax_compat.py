@@ -294,7 +294,7 @@ def _shortened() -> Any:
     def trial(x: Any, y: Any) -> tuple[Any, ...]:
         moved = lax.reshape(lax.transpose(lax.broadcast_in_dim(x, (1, 2, 3), (1, 2)), (2, 0, 1)), (3, 2))
         chosen = lax.select(x > y, x, lax.convert_element_type(y, x.dtype))
-        return lax.dot(chosen, moved), lax.reduce_sum(lax.squeeze(x[:1], (0,)), (0,)), lax.reduce_max(y, (1,))
+        return lax.dot(chosen, moved), lax.reduce_sum(lax.squeeze(lax.reshape(x, (1, 6)), (0,)), (0,)), lax.reduce_max(y, (1,))
 
     try:
         _give_operators()

@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jax.interpreters import ad
 
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.runtime.baseline.loops import AT_PLACE, LAST, LEAST, MOST, SUM, are_beside, how_along
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ALONG
@@ -71,7 +72,7 @@ def _said_put(values: Any, index: Any, x: Any = None, *, dim: int, length: int, 
     how, shape = told[1], _resized(values.shape, dim, length)
     if x is None and told[0] == 1 and how in (LAST, SUM):  # fuses, as no scatter does
         here = lax.broadcasted_iota(index.dtype, shape, len(shape) + dim) == index
-        return [jnp.where(here, values, jnp.zeros((), values.dtype))]
+        return [where(here, values, jnp.zeros((), values.dtype))]
     at = (jnp.zeros(shape, values.dtype) if x is None else x).at[_key(index, dim)]
     write = {LAST: at.set, SUM: at.add, MOST: at.max, LEAST: at.min}[how]
     return [write(values, mode="promise_in_bounds", wrap_negative_indices=False)]

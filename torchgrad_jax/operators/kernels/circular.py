@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
-from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.baseline.inlining import WHOLE
 
@@ -42,7 +42,7 @@ def _nearest(x: Any) -> Any:
 def _wave(x: Any, quarters: int) -> Any:
     """sin(x + quarters * pi / 2) of a float32 array."""
     wide = x.astype(np.float64)
-    turns = jnp.zeros_like(wide)
+    turns = zeros_like(wide)
     for piece in _SPLIT:
         part = wide * piece
         turns += part - _nearest(part)  # whole turns do not count, and leaving them out is exact
@@ -52,8 +52,8 @@ def _wave(x: Any, quarters: int) -> Any:
     odd = r + r * square * (-1 / 6 + square * (1 / 120 + square * (-1 / 5040 + square * (1 / 362880))))
     even = 1 - 0.5 * square + square * square * (1 / 24 + square * (-1 / 720 + square * (1 / 40320 - square * (1 / 3628800))))
     place = quarter.astype(np.int32) + quarters
-    found = jnp.where(place & 1 != 0, even, odd)
-    return jnp.where(place & 2 != 0, -found, found)
+    found = where(place & 1 != 0, even, odd)
+    return where(place & 2 != 0, -found, found)
 
 
 def _on_cpu(x: Any, wave: Any, otherwise: Any) -> Any:
@@ -74,7 +74,7 @@ def _whole(name: str) -> Any:
 @_whole("sin")
 def sin(x: Any) -> Any:
     """The sine."""
-    return _on_cpu(x, lambda a: jnp.where(a == 0, a, _wave(a, 0)), lax.sin)  # -0 stays -0
+    return _on_cpu(x, lambda a: where(a == 0, a, _wave(a, 0)), lax.sin)  # -0 stays -0
 
 
 @_whole("cos")

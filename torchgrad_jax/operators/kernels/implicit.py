@@ -12,6 +12,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.operators.kernels.loops import while_loop
 
 # Enough for parameters of about 10**8: the number of steps grows as the root of them.
@@ -53,7 +54,7 @@ def _lentz(step: Any, a: Any, b: Any, x: Any, c: Any, d: Any, h: Any) -> tuple[A
 
 
 def _not_zero(x: Any) -> Any:
-    return jnp.where(jnp.abs(x) < _TINY, jnp.full_like(x, _TINY), x)
+    return where(jnp.abs(x) < _TINY, jnp.full_like(x, _TINY), x)
 
 
 def _fraction(a: Any, b: Any, x: Any, da: float, db: float) -> tuple[Any, Any]:
@@ -92,10 +93,10 @@ def dirichlet_grad(sample: Any, concentration: Any, total: Any) -> Any:
     b = sum_ - a
     lower = x < (a + 1) / (sum_ + 2)
     # The upper tail of Beta(a, b) at x is the lower one of Beta(b, a) at 1 - x; there the fraction converges fast.
-    first, second, at = jnp.where(lower, a, b), jnp.where(lower, b, a), jnp.where(lower, x, 1 - x)
+    first, second, at = where(lower, a, b), where(lower, b, a), where(lower, x, 1 - x)
     fraction, by_first = _fraction(first, second, at, 1.0, 0.0)
     _, by_second = _fraction(first, second, at, 0.0, 1.0)
     drift = jnp.log(x) + jax.scipy.special.digamma(sum_) - jax.scipy.special.digamma(a)
     below = -(x / a) * (fraction * (drift - 1 / a) + by_first)
     above = (x / b) * (fraction * drift + by_second)
-    return jnp.where(lower, below, above).astype(sample.dtype)
+    return where(lower, below, above).astype(sample.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.operators.kernels import loops
 
 _ALPHA = (1 + 17**0.5) / 8
@@ -29,14 +30,14 @@ def _exchanged(a: Any, i: Any, j: Any) -> Any:
 def _pivot(a: Any, k: Any) -> tuple[Any, Any, Any]:
     """The row to exchange, whether the block has two rows, and whether the column is zero."""
     rows = jnp.arange(a.shape[0])
-    own, column = _size(a[k, k]), jnp.where(rows > k, _size(a[:, k]), 0)
+    own, column = _size(a[k, k]), where(rows > k, _size(a[:, k]), 0)
     below = jnp.argmax(column)
     largest = column[below]
-    row = jnp.max(jnp.where((rows >= k) & (rows != below), _size(a[below]), 0))
+    row = jnp.max(where((rows >= k) & (rows != below), _size(a[below]), 0))
     zero = (jnp.maximum(own, largest) == 0) | jnp.isnan(own)
     stays = zero | (own >= _ALPHA * largest) | (own * row >= _ALPHA * largest * largest)
     alone = stays | (_size(a[below, below]) >= _ALPHA * row)
-    return jnp.where(stays, k, below), ~alone, zero
+    return where(stays, k, below), ~alone, zero
 
 
 def factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
@@ -56,23 +57,23 @@ def factor(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
         first, second = a[:, k], a[:, after]
         d, e, f = a[k, k], a[after, k], a[after, after]
         # What the block's columns are over the block.
-        determinant = jnp.where(double, d * f - e * turned(e), 1)
-        one = jnp.where(zero, first, first / jnp.where(zero | double, 1, d))
-        left = jnp.where(double, (first * f - second * e) / determinant, one)
-        right = jnp.where(double, (second * d - first * turned(e)) / determinant, 0)
+        determinant = where(double, d * f - e * turned(e), 1)
+        one = where(zero, first, first / where(zero | double, 1, d))
+        left = where(double, (first * f - second * e) / determinant, one)
+        right = where(double, (second * d - first * turned(e)) / determinant, 0)
         rest = rows > k + double
-        left, right = jnp.where(rest, left, 0), jnp.where(rest, right, 0)
+        left, right = where(rest, left, 0), where(rest, right, 0)
         less = jnp.outer(left, turned(first)) + jnp.outer(right, turned(second))
-        a = jnp.where(zero, a, a - jnp.where(rest[:, None] & rest, less, 0))
-        column = jnp.where(rest, left, made[:, k]).at[k].set(d)
-        made = made.at[:, k].set(jnp.where(double, column.at[after].set(e), column))
-        made = made.at[:, after].set(jnp.where(double, jnp.where(rest, right, made[:, after]).at[after].set(f), made[:, after]))
-        told = jnp.where(double, -(other + 1), other + 1).astype(np.int32)
+        a = where(zero, a, a - where(rest[:, None] & rest, less, 0))
+        column = where(rest, left, made[:, k]).at[k].set(d)
+        made = made.at[:, k].set(where(double, column.at[after].set(e), column))
+        made = made.at[:, after].set(where(double, where(rest, right, made[:, after]).at[after].set(f), made[:, after]))
+        told = where(double, -(other + 1), other + 1).astype(np.int32)
         pivots = pivots.at[k].set(told)
-        pivots = pivots.at[after].set(jnp.where(double, told, pivots[after]))
-        return k + 1 + double, a, made, pivots, jnp.where(zero & (info == 0), k + 1, info).astype(np.int32)
+        pivots = pivots.at[after].set(where(double, told, pivots[after]))
+        return k + 1 + double, a, made, pivots, where(zero & (info == 0), k + 1, info).astype(np.int32)
 
-    start = (jnp.int64(0), lower + turned(lower.T) + jnp.diag(diagonal), jnp.zeros_like(a), jnp.zeros(n, np.int32), jnp.int32(0))
+    start = (jnp.int64(0), lower + turned(lower.T) + jnp.diag(diagonal), zeros_like(a), jnp.zeros(n, np.int32), jnp.int32(0))
     _, _, made, pivots, info = loops.while_loop(lambda state: state[0] < n, step, start)
     return made, pivots, info
 
@@ -88,7 +89,7 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
         double = pivots[k] < 0
         after = jnp.minimum(k + 1, n - 1)
         rest = rows > k + double
-        return double, after, jnp.where(rest, made[:, k], 0), jnp.where(rest & double, made[:, after], 0)
+        return double, after, where(rest, made[:, k], 0), where(rest & double, made[:, after], 0)
 
     def down(state: Any) -> Any:
         k, x = state
@@ -96,9 +97,9 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
         x = _exchanged(x, k + double, jnp.abs(pivots[k]) - 1)
         x = x - jnp.outer(left, x[k]) - jnp.outer(right, x[after])
         d, e, f = made[k, k], made[after, k], made[after, after]
-        determinant = jnp.where(double, d * f - e * turned(e), 1)
-        first = jnp.where(double, (f * x[k] - turned(e) * x[after]) / determinant, x[k] / d)
-        second = jnp.where(double, (d * x[after] - e * x[k]) / determinant, x[after])
+        determinant = where(double, d * f - e * turned(e), 1)
+        first = where(double, (f * x[k] - turned(e) * x[after]) / determinant, x[k] / d)
+        second = where(double, (d * x[after] - e * x[k]) / determinant, x[after])
         return k + 1 + double, x.at[after].set(second).at[k].set(first)
 
     def up(state: Any) -> Any:
@@ -106,7 +107,7 @@ def solve(made: Any, pivots: Any, b: Any, hermitian: bool) -> Any:
         k = k - (pivots[k] < 0)
         double, after, left, right = block(k)
         first, second = x[k] - turned(left) @ x, x[after] - turned(right) @ x
-        x = x.at[after].set(jnp.where(double, second, x[after])).at[k].set(first)
+        x = x.at[after].set(where(double, second, x[after])).at[k].set(first)
         return k - 1, _exchanged(x, k + double, jnp.abs(pivots[k]) - 1)
 
     if not n:

@@ -9,6 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import promotion
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.operators.kernels import loops
 
 
@@ -20,7 +21,7 @@ def power_of_integers(x: Any, y: Any) -> Any:
 
     def square(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         base, rest, result = state
-        return base * base, lax.shift_right_logical(rest, jnp.ones_like(rest)), jnp.where(rest & 1 == 1, result * base, result)
+        return base * base, lax.shift_right_logical(rest, jnp.ones_like(rest)), where(rest & 1 == 1, result * base, result)
 
     return loops.while_loop(unfinished, square, (x, y, jnp.ones_like(x)))[2]
 

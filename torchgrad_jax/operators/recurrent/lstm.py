@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import sigmoid_of
 from torchgrad_jax.operators.kernels import loops
@@ -92,10 +92,10 @@ def _gradients(
         dh = steps.plus(dh, of_state)
         of_output = steps.back(dh, weight_hr) if projected else dh
         dc = steps.plus(dc + of_output * of_cell, of_c)
-        both = jnp.where(_LAST_OF_FOUR, of_output[:, None], dc[:, None])
+        both = where(_LAST_OF_FOUR, of_output[:, None], dc[:, None])
         sums = steps.plus(lax.reshape(both * slope, (dh.shape[0], 4 * dc.shape[1])), of_sums)
         earlier = steps.back(sums, weight1)
-        earlier = earlier if present is None else earlier + jnp.where(present, 0, dh)
+        earlier = earlier if present is None else earlier + where(present, 0, dh)
         return (earlier, dc * kept), (sums, dh if projected else None)
 
     start = steps.nothing(wide(hx_), grad1), steps.nothing(wide(cx_), grad2)
@@ -122,7 +122,7 @@ def _turns_back(sums: Any, cells: Any, weight1: Any, cx_: Any, of_h: Any, of_c: 
         (dh, dc), (slope, of_cell, kept, of_state) = state, now
         dh = steps.plus(dh, of_state)
         dc = dc + dh * of_cell
-        sums = lax.reshape(jnp.where(_LAST_OF_FOUR, dh[:, None], dc[:, None]) * slope, (dh.shape[0], 4 * dc.shape[1]))
+        sums = lax.reshape(where(_LAST_OF_FOUR, dh[:, None], dc[:, None]) * slope, (dh.shape[0], 4 * dc.shape[1]))
         return (steps.back(sums, weight1), dc * kept), sums
 
     (of_h, of_c), sums = loops.scan(step, (of_h, of_c), (slopes, o * (1 - squashed * squashed), f, of_states), reverse=not reverse)

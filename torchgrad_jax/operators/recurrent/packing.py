@@ -11,7 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert
+from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, where
 from torchgrad_jax.declaration.operator import op
 
 
@@ -27,8 +27,8 @@ def _padded(data: Any, batch_sizes: Any, batch: int, value: Any) -> Any:
     column = jnp.arange(batch)
     there = column < batch_sizes[:, None]
     first = jnp.cumsum(batch_sizes) - batch_sizes
-    rows = data.at[jnp.where(there, first[:, None] + column, 0)].get(mode="promise_in_bounds")
-    return jnp.where(lax.reshape(there, (*there.shape, *(1,) * (data.ndim - 1))), rows, convert(value, data.dtype))
+    rows = data.at[where(there, first[:, None] + column, 0)].get(mode="promise_in_bounds")
+    return where(lax.reshape(there, (*there.shape, *(1,) * (data.ndim - 1))), rows, convert(value, data.dtype))
 
 
 def _by_time(x: Any, batch_first: bool) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import where, wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import clamp_types
 from torchgrad_jax.operators.kernels import loops
@@ -35,7 +35,7 @@ def _gradients(
         dh = steps.plus(state, of_state)
         sums = dh * slope
         earlier = steps.back(sums, weight1)
-        return earlier if present is None else earlier + jnp.where(present, 0, dh), sums
+        return earlier if present is None else earlier + where(present, 0, dh), sums
 
     each = slopes, present, None if grad0 is None else wide(grad0)
     of_hx, sums = loops.scan(step, steps.nothing(wide(hx), grad1), each, reverse=not reverse)

@@ -17,7 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_shapes, is_half, wide
+from torchgrad_jax.declaration.converting import broadcast_shapes, is_half, where, wide, zeros_like
 from torchgrad_jax.operators.linear import addmm_shapes
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.value import Aval, aval_of
@@ -72,7 +72,7 @@ def there(batch_sizes: Any, batch: int) -> Any:
 
 def chosen(present: Any, new: Any, old: Any) -> Any:
     """`new` where sequences have not ended, else `old`."""
-    return new if present is None else jnp.where(present, new, old)
+    return new if present is None else where(present, new, old)
 
 
 def before(states: Any, start: Any, reverse: bool) -> Any:
@@ -114,4 +114,4 @@ def added_up(of_gates: Any) -> Any:
 
 def nothing(like: Any, grad: Any) -> Any:
     """A state's gradient at the end of the loop: zeros where there is none."""
-    return jnp.zeros_like(like) if grad is None else wide(grad)
+    return zeros_like(like) if grad is None else wide(grad)

@@ -15,6 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 from jax.scipy import special
 
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import kernel
 from torchgrad_jax.operators.special_functions import chebyshev
@@ -30,7 +31,7 @@ _K_NEAR, _K_FAR = (chebyshev.K0_NEAR, chebyshev.K1_NEAR), (chebyshev.K0_FAR, che
 def _two_ranges(x: Any, border: float, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
     """`near` of x up to the border, `far` beyond; neither is given what belongs to the other. NaN is far."""
     inside = x <= border
-    return jnp.where(inside, near(jnp.where(inside, x, border)), far(jnp.where(inside, border, x)))
+    return where(inside, near(where(inside, x, border)), far(where(inside, border, x)))
 
 
 def _first_near(x: Any, order: int) -> Any:
@@ -59,13 +60,13 @@ def _second(x: Any, order: int) -> Any:
         return 2 / math.pi * (logarithm - 1 / x) + x * rest if order else 2 / math.pi * logarithm + rest
 
     positive = x > 0
-    found = _two_ranges(jnp.where(positive, x, 1), _OSCILLATES, near, lambda x: _waves(x, order)[1])
-    return jnp.where(positive, found, jnp.where(x == 0, -jnp.inf, jnp.nan))
+    found = _two_ranges(where(positive, x, 1), _OSCILLATES, near, lambda x: _waves(x, order)[1])
+    return where(positive, found, where(x == 0, -jnp.inf, jnp.nan))
 
 
 def _modified_first(x: Any, order: int) -> Any:
     found = special.i1(x) if order else special.i0(x)
-    return jnp.where(abs(x) == jnp.inf, jnp.nan, found)
+    return where(abs(x) == jnp.inf, jnp.nan, found)
 
 
 def _modified_second(x: Any, order: int, scaled: bool) -> Any:
@@ -79,15 +80,15 @@ def _modified_second(x: Any, order: int, scaled: bool) -> Any:
         return found if scaled else found * lax.exp(-x)
 
     positive = x > 0
-    found = _two_ranges(jnp.where(positive, x, 1), _DECAYS, near, far)
-    return jnp.where(positive, found, jnp.where(x == 0, jnp.inf, jnp.nan))
+    found = _two_ranges(where(positive, x, 1), _DECAYS, near, far)
+    return where(positive, found, where(x == 0, jnp.inf, jnp.nan))
 
 
 def _spherical(x: Any) -> Any:
     """sin(x) / x."""
     flat = (x == 0) | (abs(x) == jnp.inf)
-    safe = jnp.where(flat, 1, x)
-    return jnp.where(flat, jnp.where(x == 0, 1.0, 0.0), lax.sin(safe) / safe)
+    safe = where(flat, 1, x)
+    return where(flat, where(x == 0, 1.0, 0.0), lax.sin(safe) / safe)
 
 
 def _airy_near(x: Any) -> Any:
@@ -106,11 +107,11 @@ def _airy(x: Any) -> Any:
         z, scale = 2 / 3 * size * root, 1 / (math.sqrt(math.pi) * lax.sqrt(root))
         right = scale / 2 * lax.exp(-z) * series(chebyshev.AIRY_RIGHT, s)
         p, q, turned = series(chebyshev.AIRY_LEFT_P, s), series(chebyshev.AIRY_LEFT_Q, s) / z, z + math.pi / 4
-        return jnp.where(x > 0, right, scale * (p * lax.sin(turned) + q * lax.cos(turned)))
+        return where(x > 0, right, scale * (p * lax.sin(turned) + q * lax.cos(turned)))
 
     near = _airy_near(jnp.clip(x, -_AIRY, _AIRY))
     found = _two_ranges(abs(x), _AIRY, lambda _: near, far)
-    return jnp.where(abs(x) == jnp.inf, jnp.nan, found)
+    return where(abs(x) == jnp.inf, jnp.nan, found)
 
 
 def _declare(name: str, function: Callable[[Any], Any], doc: str, parameter: str = "x") -> None:

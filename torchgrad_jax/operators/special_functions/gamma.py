@@ -11,13 +11,14 @@ import numpy as np
 from jax import lax
 from jax.scipy import special
 
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.declaration.refusals import kernel
 
 
 @kernel("digamma", "c")
 @jax.custom_jvp
 def digamma(x: Any) -> Any:
-    return jnp.where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(jnp.where(x == 0, jnp.ones_like(x), x)))
+    return where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(where(x == 0, jnp.ones_like(x), x)))
 
 
 # JAX's own derivative is not exact for negative numbers.
@@ -32,8 +33,8 @@ def polygamma(x: Any, n: int) -> Any:
         return _trigamma(x)
     sign = 1.0 if n % 2 else -1.0
     below = (x < 0) & (x != jnp.floor(x))
-    right = sign * math.factorial(n) * hurwitz_zeta(jnp.full_like(x, n + 1), jnp.where(below, 1 - x, x))
-    return jnp.where(below, -sign * right - _cotangent(x, n), right).astype(x.dtype)
+    right = sign * math.factorial(n) * hurwitz_zeta(jnp.full_like(x, n + 1), where(below, 1 - x, x))
+    return where(below, -sign * right - _cotangent(x, n), right).astype(x.dtype)
 
 
 def _cotangent(x: Any, n: int) -> Any:
@@ -42,7 +43,7 @@ def _cotangent(x: Any, n: int) -> Any:
     for _ in range(n):
         of_c = -of_c.deriv() * np.polynomial.Polynomial([1.0, 0.0, 1.0])
     angle = jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x))
-    c, found = jnp.cos(angle) / jnp.sin(angle), jnp.zeros_like(x)
+    c, found = jnp.cos(angle) / jnp.sin(angle), zeros_like(x)
     for factor in reversed(of_c.coef):
         found = found * c + float(factor)
     return math.pi ** (n + 1) * found
@@ -51,16 +52,16 @@ def _cotangent(x: Any, n: int) -> Any:
 def _trigamma(x: Any) -> Any:
     """The derivative of digamma: below 1/2 by its reflection at 1/2."""
     below, infinite = x < 0.5, x == jnp.inf
-    right = jnp.where(infinite, 1, jnp.where(below, 1 - x, x))
-    right = jnp.where(infinite, 0, special.zeta(jnp.full_like(x, 2), right))
+    right = where(infinite, 1, where(below, 1 - x, x))
+    right = where(infinite, 0, special.zeta(jnp.full_like(x, 2), right))
     sine = jnp.sin(jnp.asarray(math.pi, x.dtype) * (x - jnp.round(x)))
-    return jnp.where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
+    return where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
 
 
 def hurwitz_zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function, infinite at its poles; below 1 it has no value, nor, as in PyTorch, at an infinite q."""
     pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)
-    found = special.zeta(jnp.where(endless, 2, x), jnp.where(pole, 1, q))
-    found = jnp.where(endless, jnp.where(q == 1, 1, jnp.inf), found)
+    found = special.zeta(where(endless, 2, x), where(pole, 1, q))
+    found = where(endless, where(q == 1, 1, jnp.inf), found)
     none = (x < 1) | ((q == jnp.inf) & (x != 1))
-    return jnp.where(none, jnp.nan, jnp.where(pole | (x == 1), jnp.inf, found)).astype(x.dtype)
+    return where(none, jnp.nan, where(pole | (x == 1), jnp.inf, found)).astype(x.dtype)

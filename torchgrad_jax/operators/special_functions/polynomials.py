@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import kernel
 from torchgrad_jax.operators.kernels.loops import while_loop
@@ -50,10 +51,10 @@ def _by_recurrence(family: Family, x: Any, n: Any) -> Any:
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         k, last, before = state
         more = k <= n
-        return k + 1, jnp.where(more, family.next(x, k.astype(x.dtype), last, before), last), jnp.where(more, last, before)
+        return k + 1, where(more, family.next(x, k.astype(x.dtype), last, before), last), where(more, last, before)
 
     one = jnp.ones_like(x)
-    start = jnp.where(n < 0, 0, jnp.where(n == 0, 1, family.first(x))).astype(x.dtype)
+    start = where(n < 0, 0, where(n == 0, 1, family.first(x))).astype(x.dtype)
     return while_loop(going_on, step, (jnp.full((), 2, n.dtype), start, one))[1]
 
 
@@ -61,14 +62,14 @@ def _polynomial(name: str, family: Family, shifted: bool) -> Callable[[Any, Any]
     @kernel(f"{name}_cpu", "ch")
     def polynomial(x: Any, n: Any) -> Any:
         x, n = jnp.broadcast_arrays(x, n)
-        n = jnp.where(abs(n) < 2.0**31, n, -1).astype(np.int64)  # as PyTorch's conversion, NaN is below 0
+        n = where(abs(n) < 2.0**31, n, -1).astype(np.int64)  # as PyTorch's conversion, NaN is below 0
         if shifted:
             x = 2 * x - 1
         if family.by_angle is None:
             return _by_recurrence(family, x, n)
         turned = (abs(x) < 1) & (n > family.above)
-        angle = jnp.arccos(jnp.where(turned, x, 0))
-        return jnp.where(turned, family.by_angle(n.astype(x.dtype), angle), _by_recurrence(family, x, jnp.where(turned, 0, n))).astype(x.dtype)
+        angle = jnp.arccos(where(turned, x, 0))
+        return where(turned, family.by_angle(n.astype(x.dtype), angle), _by_recurrence(family, x, where(turned, 0, n))).astype(x.dtype)
 
     return polynomial
 
