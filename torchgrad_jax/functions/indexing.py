@@ -28,6 +28,7 @@ from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.views import expand, select, slice_dim, unsqueeze, view
 from torchgrad_jax.memory.storage import InferenceStorage, OfMask, View
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime._jax_compat import traced_around
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_thread
 from torchgrad_jax.runtime.user_code import warn_user
@@ -74,8 +75,9 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 
 def _with_lists(t: Tensor, key: Any) -> Any:
-    """The keys with lists of ints that are in range as tensors. They are kept: a list comes again."""
-    if per_thread.recorder.rare:
+    """The keys with lists of ints that are in range as tensors. They are kept: a list comes again. (Inside of transformations of the user's its dtype
+    is JAX's to say.)"""
+    if per_thread.recorder.rare or traced_around():
         return key
     if type(key) is list:
         return _of_list(t, key, 0)

@@ -354,7 +354,7 @@ def _by_loop(of: int, dim: int, *arrays: Any) -> Any:
     return rowwise.by_rows(of, *arrays, length=shape[dim], inner=math.prod(shape[dim % len(shape) + 1 :]))[0]
 
 
-def _softmax(x: Any, dim: int) -> Any:
+def softmax_along(x: Any, dim: int) -> Any:
     """exp(self) over its sum along `dim`."""
     found = _by_loop(loops.SOFTMAX, dim, x)
     return _said_softmax(x, dim) if found is None else found
@@ -367,7 +367,7 @@ def _said_softmax(x: Any, dim: int) -> Any:
     return e / jnp.sum(e, axis=_along(x, dim), keepdims=True)
 
 
-def _softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
+def softmax_grad_along(grad: Any, result: Any, dim: Any) -> Any:
     found = _by_loop(loops.SOFTMAX_GRAD, dim, grad, result)
     return _said_softmax_grad(grad, result, dim) if found is None else found
 
@@ -377,7 +377,7 @@ def _said_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
 
-_declare("softmax(Tensor self, int dim)", _softmax, "softmax_kernel_impl", {"self": _softmax_grad}, elementwise=False)
+_declare("softmax(Tensor self, int dim)", softmax_along, "softmax_kernel_impl", {"self": softmax_grad_along}, elementwise=False)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
@@ -440,12 +440,12 @@ def _like_output(grad_output: Any, output: Any, dim: int) -> None:
 
 
 @op("_softmax_backward_data(Tensor grad_output, Tensor output, int dim)", method=False, toplevel=False, validate=_like_output,
-    grads={"grad_output": lambda grad, output, dim: _softmax_grad(grad, output, dim),
+    grads={"grad_output": lambda grad, output, dim: softmax_grad_along(grad, output, dim),
            "output": lambda grad, grad_output, output, dim: grad * (grad_output - _total(grad_output * output, dim))
            - grad_output * _total(grad * output, dim)})  # fmt: skip
 def softmax_backward_data(grad_output: Any, output: Any, dim: int) -> Any:
     """The gradient of what `output` is the softmax of."""
-    return _softmax_grad(grad_output, output, dim).astype(output.dtype)
+    return softmax_grad_along(grad_output, output, dim).astype(output.dtype)
 
 
 @op("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim)", method=False, toplevel=False, validate=_like_output,

@@ -18,6 +18,7 @@ from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
+from torchgrad_jax.operators.activation import softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
 
 
@@ -51,12 +52,12 @@ def _scores(query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float)
     return where(attn_mask, scores, -jnp.inf) if attn_mask.dtype == np.bool_ else scores + wide(attn_mask).astype(scores.dtype)
 
 
-def _weights(scores: Any) -> Any:
-    """The softmax over the last dimension; 0 in a row that is masked altogether."""
-    largest = jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-    e = lax.exp(scores - where(largest == -jnp.inf, 0, largest))
-    total = jnp.sum(e, axis=-1, keepdims=True)
-    return e / where(total == 0, 1, total)
+def _weights(scores: Any, masked: bool) -> Any:
+    """The softmax over the last dimension. masked: whether there may be rows of -inf alone, where it is 0."""
+    if not scores.size:
+        return scores
+    weights = softmax_along(scores, -1)
+    return where(jnp.max(scores, axis=-1, keepdims=True) == -jnp.inf, 0, weights) if masked else weights
 
 
 def _dropped(x: Any, dropout_mask: Any) -> Any:
@@ -80,7 +81,7 @@ def _scores_grad(grad0: Any, query: Any, value: Any, weights: Any, dropout_mask:
     dp = _times(wide(grad0), jnp.swapaxes(_of_all_heads(wide(value), _heads(query)), -1, -2))
     dp = _dropped(dp, dropout_mask) + grad1
     if not _rounds(query, dropout_mask):
-        return weights * (dp - jnp.sum(dp * weights, axis=-1, keepdims=True))
+        return softmax_grad_along(dp, weights, -1)
     output = rounded(_output(weights, query, value, dropout_mask), query)
     mean = jnp.sum(wide(grad0) * output, axis=-1, keepdims=True) + jnp.sum(grad1 * weights, axis=-1, keepdims=True)
     return rounded(weights * (dp - mean), query)
@@ -122,7 +123,7 @@ def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **
     grads={"self": lambda grad, result, dim: result * (grad - jnp.sum(grad * result, axis=dim, keepdims=True))})  # fmt: skip
 def safe_softmax(x: Any, dim: int) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""
-    return _weights(x)
+    return _weights(x, True)
 
 
 # PyTorch has a kernel of its own for four dimensions, and composes the others of matrix products.
@@ -137,5 +138,5 @@ for _name, _node in (
         shows=("query", "key", "value") if _name == "attention_fused" else (), grads=_FORMULAS, validate=_floating)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
-        weights = _weights(_scores(query, key, attn_mask, is_causal, scale))
+        weights = _weights(_scores(query, key, attn_mask, is_causal, scale), attn_mask is not None)
         return _output(weights, query, value, dropout_mask).astype(query.dtype), weights

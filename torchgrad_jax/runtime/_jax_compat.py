@@ -275,14 +275,16 @@ def _traced_shortly(function: Callable[..., Sequence[Any]], name: str, inputs: S
         jaxpr, _, consts = partial_eval.trace_to_jaxpr_dynamic(wrapped, [core.ShapedArray(*i) for i in inputs])[:3]
         return core.ClosedJaxpr(jaxpr, consts)
     trace = _Trace(debug, core.trace_ctx.trace)
-    with source_info_util.reset_name_stack():
-        tracers = [trace.argument(_aval(*i)) for i in inputs]
-        with core.set_current_trace(trace):
-            results = function(*tracers)
-        partial_eval._check_returned_jaxtypes(debug, results)
-        results = [trace.to_jaxpr_tracer(dtypes.canonicalize_value(r), _SOURCE) for r in results]
-        jaxpr, consts = trace.frame.to_jaxpr(trace, results, debug, _SOURCE)
-    trace.invalidate()  # or it lives until the garbage collector comes
+    try:
+        with source_info_util.reset_name_stack():
+            tracers = [trace.argument(_aval(*i)) for i in inputs]
+            with core.set_current_trace(trace):
+                results = function(*tracers)
+            partial_eval._check_returned_jaxtypes(debug, results)
+            results = [trace.to_jaxpr_tracer(dtypes.canonicalize_value(r), _SOURCE) for r in results]
+            jaxpr, consts = trace.frame.to_jaxpr(trace, results, debug, _SOURCE)
+    finally:
+        trace.invalidate()  # or it lives until the garbage collector comes
     return core.ClosedJaxpr(jaxpr, consts)
 
 
