@@ -10,7 +10,6 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
