@@ -18,8 +18,9 @@ from torchgrad_jax.runtime.structure import last_uses
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
-# From which run on a program of few operations, and one of more, is one list. Of 800 operations that takes 9 ms, and gains 1.1 of 2.5 ms a run.
-_FEW, _ONCE, _SOME = 64, 2, 6
+# From which run on a program of few operations, and one of more, is one list. Of 800 operations that takes 9 ms, and gains 1.1 of 2.5 ms a run; a
+# third of a run of operations that take so many nanoseconds each, by estimate.
+_FEW, _ONCE, _SOME, _LONG = 64, 2, 6, 30_000
 # What is smaller NumPy's BLAS does by one thread without being told.
 _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 
@@ -48,7 +49,7 @@ class Interpreted:
         self._runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        if self._runs < (_ONCE if len(self.calls) <= _FEW else _SOME):
+        if self._runs < (_ONCE if len(self.calls) <= _FEW or self._takes_long() else _SOME):
             return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()
@@ -62,6 +63,9 @@ class Interpreted:
         flags = step_through(self.calls, self.plans, self._dying, env, numbers, lambda sig, given: [read(o) for o in alone(sig, given)])
         results = [own(env[slot]) for slot in self.outputs]
         return [*results, _first_failure(flags)] if flags else results
+
+    def _takes_long(self) -> bool:
+        return sum([plan.cost for plan in self.plans if plan is not None]) > _LONG * len(self.calls)
 
     def _is_big(self) -> bool:
         return sum([a.nbytes for c in self.calls for a in c.signature.avals]) > KEEP_BYTES
@@ -79,7 +83,8 @@ class Interpreted:
             numbers += call.numbers
             parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
         self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
-        self.merged = Merged(parts, [*[-1 - index for index in self.inputs], *self.numbers], [*self.outputs, *checks], self._is_big())
+        inputs = [*[-1 - index for index in self.inputs], *self.numbers]
+        self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big(), self._takes_long())
         keeping.new_calls(len(parts))
 
     def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:

@@ -35,7 +35,8 @@ _WATCHED, _MANY = 3, 64
 
 
 class Merged:
-    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
+    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`. long: whether
+    a run takes longer than chains are looked for.
 
     ready: what that makes of them: the calls, the template, whose first places are the inputs', and the places of the outputs. final: whether it will
     be the same for ever. size: how many calls it is, each chain by itself.
@@ -43,9 +44,9 @@ class Merged:
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_runs", "ready", "final", "size")
+    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_soon", "_runs", "ready", "final", "size")
 
-    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
+    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False, long: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
         steps: list[Assignable] = []
         constants: dict[int, Any] = {}
@@ -64,7 +65,7 @@ class Merged:
                 steps.append(_Call(part.plan.function, reads, made, part.plan.fresh, part.plan.overwriting))
             else:
                 steps.append(_Call(part.plan if len(made) != 1 else _only(part.plan), reads, made))
-        self._inputs, self._constants, self._drops = len(inputs), constants, drops
+        self._inputs, self._constants, self._drops, self._soon = len(inputs), constants, drops, long or len(steps) <= _MANY
         self._results = [slots[name] for name in outputs]
         self._runs, self.final = 0, not blocks.by_numbers
         self._assign(_without_repetition(steps, constants, set(self._results)))
@@ -78,7 +79,7 @@ class Merged:
         """Empties `arrays`, so that each can be dropped after its last use."""
         if not self.final:
             self._runs += 1
-            if self._runs == _WATCHED or len(self._steps) <= _MANY:
+            if self._runs == _WATCHED or self._soon:
                 return self._watched(arrays)
         calls, template, outputs = self.ready
         values = template.copy()
