@@ -176,7 +176,8 @@ try:
     from jax._src.interpreters import partial_eval
 
     _JaxTrace: Any = partial_eval.DynamicJaxprTrace
-    _JaxTracer, _Equation = partial_eval.DynamicJaxprTracer, partial_eval.TracingEqn
+    _JaxTracer: Any = partial_eval.DynamicJaxprTracer
+    _Equation = partial_eval.TracingEqn
     _aval = functools.lru_cache(maxsize=1 << 14)(core.ShapedArray)
     _SOURCE, _typed = source_info_util.new_source_info(), literals.TypedNdArray
 except (ImportError, AttributeError, TypeError):

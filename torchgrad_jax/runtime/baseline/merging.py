@@ -46,7 +46,9 @@ class Merged:
 
     __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_soon", "_runs", "ready", "final", "size")
 
-    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False, long: bool = False) -> None:
+    def __init__(
+        self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False, long: bool = False
+    ) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
         steps: list[Assignable] = []
         constants: dict[int, Any] = {}

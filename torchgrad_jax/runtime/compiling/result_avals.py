@@ -36,7 +36,7 @@ def _alike(avals: Sequence[Any], kinds: str) -> Any:
     first = avals[0]
     for other in avals[1:]:
         if other is not first:
-            return _beside_number(*avals, kinds) if len(avals) == 2 else None
+            return _beside_number(first, other, kinds) if len(avals) == 2 else None
     return first if first.dtype.kind in kinds and not first.weak_type else None
 
 
