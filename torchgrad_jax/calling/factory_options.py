@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,13 @@ _NUMBERS = frozenset((int, float))
 
 
 def dtype_alone(data: Any) -> np.dtype | None:
-    """The dtype of a number, or of a list of such, where they are ordinary ones on the host; None where there is more to see to."""
+    """The dtype of a number, of a list or of rows of such, where they are ordinary ones on the host; None where there is more to see to."""
     kind = type(data)
     if kind is list:
+        if data and type(data[0]) is list:
+            if {*map(type, data)} != {list} or len({*map(len, data)}) != 1:
+                return None
+            data = [*chain.from_iterable(data)]
         kinds = {*map(type, data)}
         if len(kinds) != 1 or not kinds.issubset(_NUMBERS) or not (min(data) > -_ORDINARY and max(data) < _ORDINARY):
             return None
