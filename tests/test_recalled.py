@@ -255,6 +255,10 @@ def test_lists_and_tensors_beside_other_keys_pick_what_they_pick_in_pytorch():
                     (y * y).sum().backward()
                 found.append((y.tolist(), y.stride(), y.grad_fn.name(), x.grad.tolist()))
             assert found[0] == found[1], key
+    x = tj.arange(6.0).view(3, 2).requires_grad_()
+    picked = x[[-1, 0]]
+    picked.grad_fn._saved_indices[0].add_(1)  # a list that is kept is nobody's to write to
+    assert x[[-1, 0]].tolist() == [[4, 5], [0, 1]]
     for key in ("[3]", "[-4]", ":, [4]", "i + 3, :2", "i, 7", "i, i, i, i"):
         for lib in (tj, pytorch):
             with pytest.raises(IndexError):

@@ -169,7 +169,7 @@ def part_beside(t: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] 
         if k is not None and k is not Ellipsis:
             used += 1
         i += 1  # noqa: SIM113 - a number of C's
-    if index is None or index._aval.dtype.char != "l" or not index._aval.ndim:
+    if index is None or index._aval.dtype != _INT64 or not index._aval.ndim:
         return None
     for k in keys[:at]:
         if k is Ellipsis:
@@ -180,7 +180,7 @@ def part_beside(t: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] 
     return None if part is None else (part, index, dim + several)
 
 
-_ALL = slice(None)
+_ALL, _INT64 = slice(None), np.dtype(np.int64)
 
 
 def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:

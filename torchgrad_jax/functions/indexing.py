@@ -90,13 +90,13 @@ def _of_list(t: Tensor, key: list[Any], dim: int) -> Any:
     shape = t._aval.shape
     if dim >= len(shape) or not key or not all([type(i) is int and -shape[dim] <= i < shape[dim] for i in key]):
         return key
-    return _index_of(tuple(key), shape[dim], t.device)
+    return wrap(_places_in(tuple(key), shape[dim], t.device))
 
 
 @lru_cache(1024)
-def _index_of(places: tuple[int, ...], size: int, where: Any) -> Tensor:
-    array = np.array(places, np.int64)
-    return wrap(constant(np.where(array < 0, array + size, array), aval_of(array.shape, _INT64, where)))
+def _places_in(key: tuple[int, ...], size: int, where: Any) -> Value:
+    array = np.array(key, np.int64)
+    return constant(np.where(array < 0, array + size, array), aval_of(array.shape, _INT64, where))
 
 
 def _beside(t: Tensor, key: Any) -> Any:
