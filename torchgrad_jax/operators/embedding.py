@@ -10,6 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_indexing
+from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 
 
@@ -25,7 +26,7 @@ def _counts(indices: Any, rows: int) -> Any:
 
 def _embedding_grad(grad: Any, weight_sym_sizes: tuple[int, ...], indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     if padding_idx >= 0:
-        grad = jnp.where((indices == padding_idx)[..., None], jnp.zeros((), grad.dtype), grad)
+        grad = where((indices == padding_idx)[..., None], jnp.zeros((), grad.dtype), grad)
     if scale_grad_by_freq:
         grad = grad / _counts(indices, weight_sym_sizes[0])[indices][..., None].astype(grad.dtype)
     return jnp.zeros(weight_sym_sizes, grad.dtype).at[indices].add(grad, mode="drop")
@@ -39,8 +40,8 @@ def first_outside(indices: Any, low: int, high: int, ignored: Any = None) -> Any
     bad = (flat < low) | (flat >= high)
     if ignored is not None:
         bad = bad & (flat != ignored)
-    where = jnp.argmax(bad)
-    return jnp.where(bad[where], jnp.stack([jnp.int64(1), flat[where]]), jnp.zeros(2, np.int64))
+    first = jnp.argmax(bad)
+    return where(bad[first], jnp.stack([jnp.int64(1), flat[first]]), jnp.zeros(2, np.int64))
 
 
 _SCHEMA = "(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_freq)"
@@ -134,13 +135,13 @@ for _name, _options in _BAGS.items():
 
 def _bag(rows: Any, bags: Any, weights: Any, count: int, mode: str) -> Any:
     """Rows (n, dim) reduced by bag: their sum, mean or largest elements; bag -1 belongs to none. An empty bag is 0."""
-    at = jnp.where(bags < 0, count, bags)
+    at = where(bags < 0, count, bags)
     if weights is not None:
         rows = rows * weights[:, None]
     if mode == "max":
         low = jnp.full((count, rows.shape[1]), -jnp.inf, rows.dtype)
         largest = low.at[at].max(rows, mode="drop")
-        return jnp.where(_counts(at, count)[:, None] > 0, largest, jnp.zeros((), rows.dtype))
+        return where(_counts(at, count)[:, None] > 0, largest, jnp.zeros((), rows.dtype))
     sums = jnp.zeros((count, rows.shape[1]), rows.dtype).at[at].add(rows, mode="drop")
     if mode == "mean":
         sums = sums / jnp.maximum(_counts(at, count), 1)[:, None].astype(rows.dtype)

@@ -17,7 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide
+from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide, zeros_like
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import floating_only
@@ -96,7 +96,7 @@ def _layer_norm_grads(
 ) -> dict[str, Any]:  # fmt: skip
     statistics = result1, result2
     if grad0 is None:
-        grad0 = jnp.zeros_like(input)
+        grad0 = zeros_like(input)
     found: dict[str, Any] = {}
     if grad1 is grad2 is None and rowwise.knows(grad0, input, *statistics, weight):
         how = {"length": int(np.prod(normalized_shape, dtype=np.int64)), "parameters": int(weight is not None)}
@@ -104,7 +104,7 @@ def _layer_norm_grads(
         found["input"] = rowwise.by_rows(loops.LAYER_GRAD, grad0, input, *statistics, *parameters, **how)[0]
         found["weight"] = rowwise.by_rows(loops.LAYER_WEIGHT, grad0, input, *statistics, **how)[0].reshape(normalized_shape)
     else:
-        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
+        grad1, grad2 = (zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), statistics, strict=True))
         found["input"] = _said_layer_grad(grad0, input, *statistics, weight, normalized_shape, grad1, grad2)
         found["weight"] = _said_layer_weight(grad0, input, *statistics)
     found["bias"] = wide(grad0)
@@ -152,7 +152,7 @@ def _said_of_layers() -> None:
         return list(_said_layer_norm(x, weight, bias, _dims_of(x.shape, length), eps))
 
     def grad(g: Any, x: Any, mean: Any, rstd: Any, weight: Any = None, *, length: int, eps: float, inner: int) -> list[Any]:
-        zeros = jnp.zeros_like(mean)
+        zeros = zeros_like(mean)
         return [_said_layer_grad(g, x, mean, rstd, weight, _dims_of(x.shape, length), zeros, zeros)]
 
     def of_weight(g: Any, x: Any, mean: Any, rstd: Any, *, length: int, eps: float, inner: int) -> list[Any]:
@@ -190,12 +190,12 @@ def _group_norm_grads(
     grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any, group: Any,
 ) -> dict[str, Any]:  # fmt: skip
     if grad0 is None:
-        grad0 = jnp.zeros_like(input)
+        grad0 = zeros_like(input)
     if grad1 is grad2 is None and _loops_groups(grad0, input, result1, result2, weight):
         found = _GROUP_GRAD.bind(grad0, input, result1, result2, _ones(weight, input), groups=group, eps=0.0)
         found = [found[0], *[lax.reduce_sum(part, (0,)) for part in found[1:]]]
     else:
-        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
+        grad1, grad2 = (zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
         found = _said_group_grads(grad0, input, result1, result2, weight, group, grad1, grad2)
         found = [found[0], *[lax.reduce_sum(part, _not_channels(input.ndim)) for part in found[1:]]]
     return dict(zip(("input", "weight", "bias"), found, strict=True))
@@ -247,7 +247,7 @@ def _said_group(x: Any, weight: Any, bias: Any, *, groups: int, eps: float) -> l
 
 
 def _said_group_parts(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, *, groups: int, eps: float) -> list[Any]:
-    zeros = jnp.zeros_like(mean)
+    zeros = zeros_like(mean)
     found, *parts = _said_group_grads(grad, x, mean, rstd, weight, groups, zeros, zeros)
     return [found, *[lax.reduce_sum(part, tuple(range(2, x.ndim))) for part in parts]]
 
@@ -281,12 +281,12 @@ def _has_rows(*arrays: Any) -> bool:
 
 def _batch_norm_grads(grad0: Any, grad1: Any, grad2: Any, input: Any, result1: Any, result2: Any, weight: Any) -> dict[str, Any]:
     if grad0 is None:
-        grad0 = jnp.zeros_like(input)
+        grad0 = zeros_like(input)
     if grad1 is grad2 is None and _has_rows(grad0, input, result1, result2, weight):
         arrays = grad0, input, result1, result2, _ones(weight, input)
         found = rowwise.by_rows(loops.CHANNELS_GRAD, *arrays, length=math.prod(input.shape[2:]), inner=input.shape[1])
     else:
-        grad1, grad2 = (jnp.zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
+        grad1, grad2 = (zeros_like(s) if grad is None else grad for grad, s in zip((grad1, grad2), (result1, result2), strict=True))
         found = _said_batch_grads(grad0, input, result1, result2, weight, grad1, grad2)
     return dict(zip(("input", "weight", "bias"), found, strict=True))
 
@@ -309,7 +309,7 @@ def _said_of_channels() -> None:
         return [_batch_xhat(x, mean, rstd) * _of_channels(weight, x.ndim) + _of_channels(bias, x.ndim)]
 
     def grads(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, **how: Any) -> list[Any]:
-        zeros = jnp.zeros_like(mean)
+        zeros = zeros_like(mean)
         return _said_batch_grads(grad, x, mean, rstd, weight, zeros, zeros)
 
     rowwise.said(loops.MOMENTS, moments, lambda shape, length: [shape[1:2]] * 2)

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.operators.kernels import loops
 from torchgrad_jax.runtime.baseline.loops import how_of_spelling
 from torchgrad_jax.runtime.compiling import primitives
@@ -32,11 +33,11 @@ def misfit(log_probs: Any, labels: Any, input_lengths: Any, target_lengths: Any)
     """The check of what is not known before: the pair (1, number) for a label that is no class, or a length that is too long or negative; else
     zeros."""
     counts = jnp.arange(labels.shape[1]) < target_lengths[:, None]
-    checked = [(jnp.where(counts, labels, 0), log_probs.shape[2] - 1), (input_lengths, len(log_probs)), (target_lengths, labels.shape[1])]
+    checked = [(where(counts, labels, 0), log_probs.shape[2] - 1), (input_lengths, len(log_probs)), (target_lengths, labels.shape[1])]
     numbers = jnp.concatenate([x.reshape(-1) for x, _ in checked]).astype(np.int64)
     bad = jnp.concatenate([((x < 0) | (x > most)).reshape(-1) for x, most in checked])
-    where = jnp.argmax(bad)
-    return jnp.where(bad[where], jnp.stack([jnp.int64(1), numbers[where]]), jnp.zeros(2, np.int64))
+    first = jnp.argmax(bad)
+    return where(bad[first], jnp.stack([jnp.int64(1), numbers[first]]), jnp.zeros(2, np.int64))
 
 
 def _states(labels: Any, blank: int) -> tuple[Any, Any]:
@@ -49,7 +50,7 @@ def _states(labels: Any, blank: int) -> tuple[Any, Any]:
 def _sum(logs: Any, axis: int = 0) -> Any:
     """The logarithm of the sum along `axis`, with -inf for none."""
     most = jnp.max(logs, axis, keepdims=True)
-    shift = jnp.where(most == -jnp.inf, 0, most)
+    shift = where(most == -jnp.inf, 0, most)
     return jnp.log(jnp.sum(jnp.exp(logs - shift), axis)) + jnp.squeeze(shift, axis)
 
 
@@ -85,17 +86,17 @@ def _said_forward(log_probs: Any, labels: Any, input_lengths: Any, target_length
     state = jnp.arange(classes.shape[1])
 
     def step(alpha: Any, now: Any) -> Any:
-        skipped = jnp.where(may_skip, _later(alpha, 2), -jnp.inf)
+        skipped = where(may_skip, _later(alpha, 2), -jnp.inf)
         alpha = _sum(jnp.stack([alpha, _later(alpha, 1), skipped])) + now
         return alpha, alpha
 
-    first = jnp.where((state == 0) | ((state == 1) & (target_lengths[:, None] > 0)), own[0], -jnp.inf)
+    first = where((state == 0) | ((state == 1) & (target_lengths[:, None] > 0)), own[0], -jnp.inf)
     _, rest = loops.scan(step, first, own[1:])
     alpha = jnp.concatenate([first[None], rest])
     last = jnp.take_along_axis(alpha, jnp.clip(input_lengths - 1, 0, len(alpha) - 1)[None, :, None], 0)[0]
     ends = (state == 2 * target_lengths[:, None]) | (state == 2 * target_lengths[:, None] - 1)
-    nothing = jnp.where(target_lengths == 0, 0, -jnp.inf).astype(last.dtype)
-    total = jnp.where(input_lengths > 0, _sum(jnp.where(ends, last, -jnp.inf), 1), nothing)
+    nothing = where(target_lengths == 0, 0, -jnp.inf).astype(last.dtype)
+    total = where(input_lengths > 0, _sum(where(ends, last, -jnp.inf), 1), nothing)
     return -total, alpha
 
 
@@ -125,20 +126,20 @@ def _said_gradient(
 
     def step(beta: Any, now: Any) -> Any:
         probability, is_last = now
-        onward = _sum(jnp.stack([beta, earlier(beta, 1), jnp.where(may_leave, earlier(beta, 2), -jnp.inf)]))
-        beta = jnp.where(is_last[:, None], jnp.where(ends, 0, -jnp.inf), onward) + probability
+        onward = _sum(jnp.stack([beta, earlier(beta, 1), where(may_leave, earlier(beta, 2), -jnp.inf)]))
+        beta = where(is_last[:, None], where(ends, 0, -jnp.inf), onward) + probability
         return beta, beta
 
     is_last = times[:, None] == input_lengths - 1
     _, beta = loops.scan(step, jnp.full_like(own[0], -jnp.inf), (own, is_last), reverse=True)
     share = jnp.exp(alpha + beta - own + loss[:, None])
-    share = jnp.where((alpha == -jnp.inf) | (beta == -jnp.inf), 0, share)
+    share = where((alpha == -jnp.inf) | (beta == -jnp.inf), 0, share)
     rows = jnp.arange(len(classes))[:, None]
-    shares = jnp.zeros_like(log_probs).at[:, rows, classes].add(share, mode="drop")
+    shares = zeros_like(log_probs).at[:, rows, classes].add(share, mode="drop")
     made = (jnp.exp(log_probs) - shares) * grad[:, None]
     impossible = jnp.isinf(loss)
-    made = jnp.where(impossible[:, None], 0 if zero_infinity else jnp.nan, made)
-    return jnp.where((times[:, None] < input_lengths)[..., None], made, 0).astype(log_probs.dtype)
+    made = where(impossible[:, None], 0 if zero_infinity else jnp.nan, made)
+    return where((times[:, None] < input_lengths)[..., None], made, 0).astype(log_probs.dtype)
 
 
 _LOOP = primitives.primitive(

@@ -13,15 +13,17 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.converting import where
+
 
 def _erfcx(x: Any) -> Any:
     """Far out by its asymptotic series, whose terms for x > 10 end below a double's precision."""
     far = x > 10
-    near = jnp.where(far, 1, x)
-    y = jnp.where(far, x, 10)
+    near = where(far, 1, x)
+    y = where(far, x, 10)
     t = 1 / (y * y)
     series = 1 - t * (0.5 - t * (0.75 - t * (1.875 - t * (6.5625 - t * (29.53125 - t * 162.421875)))))
-    return jnp.where(far, series / (y * math.sqrt(math.pi)), lax.exp(near * near) * lax.erfc(near))
+    return where(far, series / (y * math.sqrt(math.pi)), lax.exp(near * near) * lax.erfc(near))
 
 
 def erfcx(x: Any) -> Any:
@@ -34,4 +36,4 @@ def log_ndtr(x: Any) -> Any:
     z = x.astype(np.float64)
     low = jnp.minimum(z, -1)
     tail = lax.log(_erfcx(low * -math.sqrt(0.5)) / 2) - low * low / 2
-    return jnp.where(z < -1, tail, lax.log1p(lax.erfc(jnp.maximum(z, -1) * math.sqrt(0.5)) / -2)).astype(x.dtype)
+    return where(z < -1, tail, lax.log1p(lax.erfc(jnp.maximum(z, -1) * math.sqrt(0.5)) / -2)).astype(x.dtype)

@@ -14,7 +14,7 @@ from typing import Any
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import wide
+from torchgrad_jax.declaration.converting import wide, zeros_like
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import sigmoid_of
 from torchgrad_jax.operators.kernels import loops
@@ -41,7 +41,7 @@ def _gradients(
     slopes, kept = jnp.stack([of_n * of_r, of_z, of_n * of_product], 2), steps.chosen(present, z, 1).conj()
     more = None
     if not (grad2 is None and grad3 is None and grad4 is None):
-        zeros = jnp.zeros_like(product)
+        zeros = zeros_like(product)
         dr, dz = (zeros, zeros) if grad2 is None else steps.parts(wide(grad2), 2)
         dn = zeros if grad3 is None else wide(grad3)
         more = jnp.stack([dn * of_r + dr, dz, steps.plus(dn * of_product, None if grad4 is None else wide(grad4))], 2)

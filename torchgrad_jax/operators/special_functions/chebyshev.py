@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jax import numpy as jnp
+from torchgrad_jax.declaration.converting import zeros_like
 
 
 def series(coefficients: Sequence[float], s: Any) -> Any:
     """The sum of coefficients[k] T_k(2 s - 1), by Clenshaw's recurrence."""
     x = 2 * s - 1
-    low, high = jnp.zeros_like(x), jnp.zeros_like(x)
+    low, high = zeros_like(x), zeros_like(x)
     for c in reversed(coefficients[1:]):
         low, high = 2 * x * low - high + c, low
     return x * low - high + coefficients[0]
