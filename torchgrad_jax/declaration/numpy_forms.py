@@ -347,7 +347,17 @@ def _cat_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]:
     return tuple(found)
 
 
-cat, cat_vjp = Forms(lambda tensors, dim: np.concatenate(_not_empty(tensors) or tensors[:1], dim), _cat_result), _cat_vjp
+_concatenate = np.concatenate.__wrapped__  # type: ignore[attr-defined] # itself, without asking what else might have been given
+
+
+def _cat(tensors: list[Array], dim: int) -> Array:
+    try:
+        return _concatenate(tensors, dim)
+    except ValueError:  # PyTorch leaves out vectors without an element beside tensors of more dimensions
+        return _concatenate(_not_empty(tensors) or tensors[:1], dim)
+
+
+cat, cat_vjp = Forms(_cat, _cat_result), _cat_vjp
 
 
 def _stack_result(tensors: list[Array], dim: int) -> Array | None:

@@ -17,7 +17,7 @@ from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
-from torchgrad_jax.runtime.native.handlers import losses_of_classes, ordered, searched
+from torchgrad_jax.runtime.native.handlers import are_places, losses_of_classes, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
@@ -72,7 +72,7 @@ def _forms(
 def _in_range(index: Array, size: int) -> bool:
     """Whether all of an index is in [0, size)."""
     if index.dtype == np.int64:
-        return not np.count_nonzero(index.view(np.uint64) >= size)  # negative ones are large then
+        return are_places(contiguous(index), size)
     return not index.size or (index.min() >= 0 and index.max() < size)
 
 

@@ -1,4 +1,4 @@
-"""Sums and products of all that is up to an element: their forms on NumPy arrays. See `numpy_forms.py`."""
+"""Sums and products of all that is up to an element, and places of extremes: their forms on NumPy arrays. See `numpy_forms.py`."""
 
 from __future__ import annotations
 
@@ -66,3 +66,22 @@ def _product_result(x: Array, dim: int, dtype: Any) -> Array | None:
 
 cumsum, cumprod = _of(np.add, _result), _of(np.multiply, _product_result)
 cumsum_vjp = Forms(_sums_behind, _sums_behind_result)
+
+
+# ---------------------------------------------------------------------- places
+
+
+def _place_result(x: Array, dim: int | None, keepdim: bool) -> Array | None:
+    """Not where it is refused, nor of half precision, whose elements NumPy compares one by one."""
+    if x.dtype.char not in "fdbhilqB" or not x.size or not (dim is None or -x.ndim <= dim < x.ndim or dim in (0, -1)):
+        return None
+    own = range(x.ndim) if dim is None else (dim % x.ndim,) if x.ndim else ()
+    return stand_in(tuple([1 if d in own else n for d, n in enumerate(x.shape) if keepdim or d not in own]), np.dtype(np.int64))
+
+
+def _place_of(find: Any) -> Forms:
+    # A reduction over a dimension that others follow goes element by element.
+    return Forms(lambda x, dim, keepdim: find(x, dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)
+
+
+argmax, argmin = _place_of(np.ndarray.argmax), _place_of(np.ndarray.argmin)

@@ -1,5 +1,7 @@
 cimport cython
 
+from torchgrad_jax.runtime.baseline.copying cimport contiguous
+
 
 @cython.locals(call=tuple, arity=Py_ssize_t, a=Py_ssize_t, b=Py_ssize_t, c=Py_ssize_t, given=tuple)
 cpdef carry_out(list calls, list values)
@@ -11,3 +13,14 @@ cdef class Prepared:
 
     @cython.locals(values=list, i=Py_ssize_t)
     cpdef list of(self, list arrays)
+
+
+cdef class Product:
+    cdef public bint turned, other
+    cdef public object otherwise
+
+
+cdef class Loop:
+    cdef public bint rows
+    cdef public object how
+    cdef public list results

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.native import handlers
+
+# In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at.
+RESHAPED, TURNED = -1, -2
+
 
 def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
     """Make the calls of `assigned` one after the other on `values`."""
@@ -15,6 +23,10 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
             values[out] = function(values[a])
         elif arity == 3:
             values[out] = function(values[a], values[b], values[c])
+        elif arity == -1:
+            values[out] = values[a].reshape(function)
+        elif arity == -2:
+            values[out] = values[a].transpose(function)
         else:
             values[out] = function(*[values[i] for i in operands])
 
@@ -34,3 +46,39 @@ class Prepared:
         values[: self._inputs] = arrays
         carry_out(self._calls, values)
         return [values[i] for i in self._outputs]
+
+
+class Product:
+    """The function of a step that multiplies matrices by C, of transposes of the first ones if `turned`, and of the `other` ones if that is set. It may
+    be given a vector to add to each row. otherwise: what multiplies those that C does not, as they are."""
+
+    __slots__ = ("turned", "other", "otherwise")
+
+    def __init__(self, turned: bool, other: bool, otherwise: Any) -> None:
+        self.turned, self.other, self.otherwise = turned, other, otherwise
+
+    def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
+        found = handlers.multiplied(a, b, self.turned, self.other, bias)
+        if found is None:
+            found = self.otherwise(a, b)
+            return found if bias is None else np.add(found, bias)
+        return found
+
+
+class Loop:
+    """The function of a step that one of C's loops carries out. rows: whether it is one over rows (`rowwise`), or along a dimension (`looping`); how:
+    what that is told; results: their shapes and dtypes. It gives the one result, or the list of several."""
+
+    __slots__ = ("rows", "how", "results")
+
+    def __init__(self, rows: bool, how: Any, results: list[tuple[tuple[int, ...], Any]]) -> None:
+        self.rows, self.how, self.results = rows, how, results
+
+    def __call__(self, *given: Any) -> Any:
+        made = [np.empty(shape, dtype) for shape, dtype in self.results]
+        arrays = [contiguous(x) for x in given]
+        if self.rows:
+            handlers.by_rows(arrays, made, self.how)
+        else:
+            handlers.loop(arrays, made, self.how)
+        return made[0] if len(made) == 1 else made

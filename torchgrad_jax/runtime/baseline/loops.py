@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.carrying import Loop
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, product, weight
 from torchgrad_jax.runtime.baseline.rules import rule
@@ -165,14 +166,7 @@ def _cost_of_rows(eqn: Any) -> float:
 
 @rule("rowwise", cost=_cost_of_rows, fresh=True)
 def _by_rows(eqn: Any) -> Any:
-    how, shapes = how_of_rows(*[v.aval for v in eqn.invars], **eqn.params), [v.aval.shape for v in eqn.outvars]
-
-    def by_rows(*given: Any) -> Any:
-        made = [np.empty(shape, np.float32) for shape in shapes]
-        handlers.by_rows([contiguous(x) for x in given], made, how)
-        return made
-
-    return by_rows
+    return Loop(True, how_of_rows(*[v.aval for v in eqn.invars], **eqn.params), _results(eqn))
 
 
 def how_of_steps(*operands: Any, reverse: bool) -> np.ndarray:
@@ -226,13 +220,11 @@ def _cost(eqn: Any) -> float:
 @rule(*LOOPS, cost=_cost, fresh=True)
 def _along(eqn: Any) -> Any:
     how = how_along(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+    return Loop(False, how, _results(eqn))
 
 
-def _run(how: np.ndarray, results: list[tuple[tuple[int, ...], Any]], *given: Any) -> list[Any]:
-    made = [np.empty(shape, dtype) for shape, dtype in results]
-    handlers.loop([contiguous(x) for x in given], made, how)
-    return made
+def _results(eqn: Any) -> list[tuple[tuple[int, ...], Any]]:
+    return [(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
 
 
 def how_of_groups(name: str, x: Any, *others: Any, groups: int, eps: float) -> np.ndarray:
@@ -250,7 +242,7 @@ def _cost_of_groups(eqn: Any) -> float:
 @rule("group", "group_grad", cost=_cost_of_groups, fresh=True)
 def _groups(eqn: Any) -> Any:
     how = how_of_groups(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+    return Loop(False, how, _results(eqn))
 
 
 def how_of_spelling(name: str, *avals: Any, blank: int, zero_infinity: bool = False) -> np.ndarray:
@@ -268,7 +260,7 @@ def _cost_of_spelling(eqn: Any) -> float:
 @rule("spell", "spell_grad", cost=_cost_of_spelling, fresh=True)
 def _spelling(eqn: Any) -> Any:
     how = how_of_spelling(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return partial(_run, how, [(v.aval.shape, v.aval.dtype) for v in eqn.outvars])
+    return Loop(False, how, _results(eqn))
 
 
 def are_beside(shape: Ints, index: Ints, dim: int) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from torchgrad_jax.runtime.baseline import blocks
-from torchgrad_jax.runtime.baseline.carrying import carry_out
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Product, carry_out
 from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact
+from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.form import NumPyForm
-from torchgrad_jax.runtime.baseline.places import Assignable, assigned
+from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
 
@@ -97,6 +101,7 @@ class Merged:
             return self(arrays)
         facts: dict[int, Fact] = {slot: fact(array) for slot, array in self._constants.items()}
         facts.update(enumerate(map(fact, arrays)))
+        views: dict[int, Any] = {}  # what looks at its one operand otherwise
         last = {slot: i for i, step in enumerate(steps) for slot in step.operands}
         last.update(dict.fromkeys(self._results, len(steps)))
         values = {**self._constants, **dict(enumerate(arrays))}
@@ -106,13 +111,82 @@ class Merged:
             for slot, array in zip(step.results, [made] if len(step.results) == 1 else made, strict=True):
                 facts[slot] = fact(array)
                 values[slot] = array
+            if len(step.operands) == len(step.results) == 1 and _looks_at(made, values[step.operands[0]]):
+                views[i] = made.dtype
             for slot in (*step.operands, *step.results):
                 if last.get(slot, i) == i:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
-        found, self.final = chained(steps, facts, self._results), True
+        found, self.final = chained(_with_biases(_directly(steps, views, facts, self._results), facts, self._results), facts, self._results), True
         self._assign(found)
         return results
+
+
+def _looks_at(made: Any, array: Any) -> bool:
+    """Whether an array is a view of another one's elements."""
+    if type(made) is not np.ndarray or type(array) is not np.ndarray or made is array or made.dtype != array.dtype:
+        return False
+    base = made.base
+    return base is not None and (base is array or base is array.base)
+
+
+def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
+    """The steps with those of `views`, by their places, as `Moved` ones where they are such: one that gives all elements in their order, maybe by
+    way of others, in the place of all of these. views: with the dtypes."""
+    found: list[Assignable] = []
+    whole: dict[int, int] = {}  # what all the elements of a slot are in their order
+    for i, step in enumerate(steps):
+        if i in views and facts[step.operands[0]].size:
+            (slot,) = step.operands
+            move = _as_moved(step.function, facts[slot], views[i])
+            root = whole.get(slot, slot)
+            if move is not None and move.kind == RESHAPED and facts[root].contiguous:
+                slot = whole[step.results[0]] = root
+            elif move is not None and move.kind == RESHAPED and facts[slot].size >= LEAST:  # a copy, by `reshaped`
+                move = None
+            if move is not None:
+                step = _Call(move, [slot], step.results)
+        found.append(step)
+    read, kept = {*outputs}, []
+    for step in reversed(found):
+        if type(step.function) is not Moved or not read.isdisjoint(step.results):
+            read.update(step.operands)
+            kept.append(step)
+    return kept[::-1]
+
+
+def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
+    """What a function of one array, of which it gives a view, does to any such array, if it is one of two things."""
+    probe = np.empty(given.shape, dtype)
+    seen = function(probe)
+    if seen.base is not probe or seen.size != probe.size or seen.ctypes.data != probe.ctypes.data:
+        return None
+    if seen.flags.c_contiguous:
+        return Moved(RESHAPED, seen.shape)
+    places = {n: d for d, n in enumerate(probe.strides) if probe.shape[d] > 1}
+    ones = iter([d for d, n in enumerate(probe.shape) if n == 1])
+    order = [next(ones, None) if n == 1 else places.get(step) for n, step in zip(seen.shape, seen.strides, strict=True)]
+    return Moved(TURNED, tuple(order)) if sorted(order, key=str) == sorted(range(probe.ndim), key=str) else None
+
+
+def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
+    """The steps with a product and the addition of a vector to its rows as one, where they are small: larger ones are added to by several threads."""
+    readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
+    products = {s.results[0]: s for s in steps if type(s.function) is Product and readers[s.results[0]] == 1 and facts[s.results[0]].size < LEAST}
+    found: dict[int, Assignable] = {}
+    for step in steps:
+        found[step.results[0]] = step
+        if step.function is not np.add or len(step.operands) != 2:
+            continue
+        for slot, bias in (step.operands, step.operands[::-1]):
+            made, added, result = facts[slot], facts[bias], facts[step.results[0]]
+            fits = added.contiguous and added.shape == made.shape[-1:] and added.letter == made.letter and result.shape == made.shape
+            if slot in products and fits:
+                product = products[slot]
+                del found[slot]
+                found[step.results[0]] = _Call(product.function, [*product.operands, bias], step.results, True)
+                break
+    return list(found.values())
 
 
 def _without_repetition(steps: Sequence[Assignable], constants: dict[int, Any], outputs: set[int]) -> list[Assignable]:

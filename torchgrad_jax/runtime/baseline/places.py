@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED
+
 # A result that may share memory with more arrays than this is followed no further: all of them are left as they are.
 _MOST_HELD = 32
 _NOTHING: frozenset[int] = frozenset()
@@ -34,6 +36,19 @@ class Assignable(Protocol):
     def fresh(self) -> bool: ...
     @property
     def overwriting(self) -> Mapping[int, Callable[..., Any]]: ...
+
+
+class Moved:
+    """The function of a step that only looks at its operand otherwise: `how`, which is a shape or an order of dimensions by its `kind`, RESHAPED or
+    TURNED (`carrying`)."""
+
+    __slots__ = ("kind", "how")
+
+    def __init__(self, kind: int, how: tuple[int, ...]) -> None:
+        self.kind, self.how = kind, how
+
+    def __call__(self, array: Any) -> Any:
+        return array.reshape(self.how) if self.kind == RESHAPED else array.transpose(self.how)
 
 
 def assigned(
@@ -67,7 +82,8 @@ def assigned(
         unread = [place[s] for s in step.results if s not in last and s not in lasting]
         free += unread
         a, b, c = (*reads, 0, 0, 0)[:3]
-        calls.append((function, len(reads), a, b, c, tuple(reads), out))
+        moved = type(function) is Moved
+        calls.append((function.how if moved else function, function.kind if moved else len(reads), a, b, c, tuple(reads), out))
         if drops:
             calls += [(_nothing, 1, p, 0, 0, (p,), p) for p in [*[p for p in dead if p != out], *unread]]
     return calls, template, [place[s] for s in outputs]

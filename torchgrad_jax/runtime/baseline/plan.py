@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
-from torchgrad_jax.runtime.baseline.carrying import Prepared
+from torchgrad_jax.runtime.baseline.carrying import Loop, Prepared
 from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW, is_by_tiles
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
@@ -260,6 +260,7 @@ class _Build:
         self, function: Any, operands: list[int], shapes: Sequence[Shape], cost: float, elementwise: bool, any_sizes: bool, several: bool = False
     ) -> list[int]:
         """Add a step, or its results as constants if its operands are."""
+        several = several and (type(function) is not Loop or len(shapes) > 1)
         if operands and cost <= _FOLDED_COST and all([i in self.constants for i in operands]):
             with np.errstate(all="ignore"):
                 values = function(*[self.constants[i] for i in operands])

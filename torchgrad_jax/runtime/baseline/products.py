@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import converted
+from torchgrad_jax.runtime.baseline.carrying import Product
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
 from torchgrad_jax.runtime.native import blas
-from torchgrad_jax.runtime.native.handlers import multiplied
 
 
 def working_dtype(eqn: Any) -> np.dtype:
@@ -106,11 +107,7 @@ def _of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
     if dtype.char not in "fd" or not blas.multiplies():
         return multiply
 
-    def by_blas(a: Any, b: Any) -> Any:
-        found = multiplied(a, b, turned, other)
-        return by_one_thread(multiply, a, b) if found is None else found
-
-    return by_blas
+    return Product(turned, other, partial(by_one_thread, multiply))
 
 
 def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -39,13 +39,13 @@ def product(minor: int) -> Any:
     return multiplying.handler(minor)
 
 
-def multiplied(x: Any, y: Any, left: bool, right: bool) -> Any:
-    """What `multiplying.multiply` writes into a new array, None where it cannot."""
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None) -> Any:
+    """What `multiplying.multiply` writes into a new array, None where it cannot. bias: a vector that is added to each row."""
     rows, columns = x.shape[-1 if left else -2], y.shape[-2 if right else -1]
     if (rows == 1 and y.size > _MOST_ELEMENTS) or (columns == 1 and rows > _MOST_ROWS):
         return None
     out = np.empty((*x.shape[:-2], rows, columns), x.dtype)
-    return out if multiplying.multiply(x, y, out, left, right) else None
+    return out if multiplying.multiply(x, y, out, left, right, bias) else None
 
 
 def work_alone() -> None:
@@ -152,6 +152,11 @@ def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
     places = np.empty(shape, np.int64)
     values = np.empty(shape, x.dtype) if read else None
     return (values, places) if ordering.order(x, places, values, largest) else None
+
+
+def are_places(index: Any, size: int) -> bool:
+    """Whether all of a contiguous index of int64 is in [0, size)."""
+    return ordering.are_within(index, size)
 
 
 def searched(x: Any, sought: Any, right: bool) -> Any:

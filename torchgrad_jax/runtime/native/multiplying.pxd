@@ -8,6 +8,7 @@ from torchgrad_jax.runtime.native cimport tiling
 # which wait by spinning at the expense of others. Where the blocks are many, threads share them: see `sharing`.
 cdef extern from *:
     """
+    #include "torchgrad_jax/runtime/native/functions.h"
     /* Where a build of BLAS takes `int`, it finds it in the lower half of the 64 bits. */
     typedef void (*tj_sgemm)(int, int, int, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t, float, float*, int64_t);
     typedef void (*tj_dgemm)(int, int, int, int64_t, int64_t, int64_t, double, const double*, int64_t, const double*, int64_t, double, double*, int64_t);
@@ -137,6 +138,20 @@ cdef extern from *:
         }
         return 1;
     }
+    /* Add a vector to each row. */
+    #define TJ_ADD_TO_ROWS(name, type)                                                                    \\
+    TJ_CLONES static void name(type* TJ_ONLY out, const type* TJ_ONLY bias, int64_t rows, int64_t n) {    \\
+        int64_t j;                                                                                        \\
+        for (; rows > 0; rows--, out += n) { for (j = 0; j < n; j++) { out[j] += bias[j]; } }             \\
+    }
+    TJ_ADD_TO_ROWS(tj_add_to_rows_one, float)
+    TJ_ADD_TO_ROWS(tj_add_to_rows_two, double)
+    #undef TJ_ADD_TO_ROWS
+    static void tj_add_to_rows(const Py_buffer* out, const Py_buffer* bias) {
+        int64_t n = bias->len / bias->itemsize, rows = out->len / bias->len;
+        if (out->itemsize == 8) { tj_add_to_rows_two((double*)out->buf, (const double*)bias->buf, rows, n); }
+        else { tj_add_to_rows_one((float*)out->buf, (const float*)bias->buf, rows, n); }
+    }
     static void tj_use(size_t one, size_t other, int narrow, int bits) {
         tj_single = (tj_sgemm)one;
         tj_double = (tj_dgemm)other;
@@ -152,6 +167,7 @@ cdef extern from *:
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
     bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right) noexcept
+    void tj_add_to_rows(Py_buffer* out, Py_buffer* bias) noexcept
 
 
 cdef inline int vector_bits() noexcept:
@@ -167,15 +183,21 @@ cdef inline object handler(int minor):
     return PyCapsule_New(tj_multiplier(minor), NULL, NULL)
 
 
-cdef inline bint multiply(object x, object y, object out, bint left, bint right) except *:
-    cdef Py_buffer one, other, made
+cdef inline bint multiply(object x, object y, object out, bint left, bint right, object bias) except *:
+    cdef Py_buffer one, other, made, added
+    cdef bint done = False
     PyObject_GetBuffer(x, &one, PyBUF_STRIDES)
     try:
         PyObject_GetBuffer(y, &other, PyBUF_STRIDES)
         try:
             PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             try:
-                return tj_multiply_here(&one, &other, &made, left, right)
+                done = tj_multiply_here(&one, &other, &made, left, right)
+                if done and bias is not None:
+                    PyObject_GetBuffer(bias, &added, PyBUF_C_CONTIGUOUS)
+                    tj_add_to_rows(&made, &added)
+                    PyBuffer_Release(&added)
+                return done
             finally:
                 PyBuffer_Release(&made)
         finally:

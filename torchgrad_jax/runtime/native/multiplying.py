@@ -21,8 +21,9 @@ def handler(minor: int) -> Any:
     return None
 
 
-def multiply(x: Any, y: Any, out: Any, left: bool, right: bool) -> bool:
-    """Write into `out` the product of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`.
+def multiply(x: Any, y: Any, out: Any, left: bool, right: bool, bias: Any) -> bool:
+    """Write into `out` the product of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`. bias: None, or what is
+    added to each row, contiguous.
 
     Arrays of float32, or all of float64, of shapes that fit; `out` is contiguous. Returns False where it cannot: rows or columns of an operand do not
     lie in one piece, its batch has more than two strides, or there is no element.

@@ -1,7 +1,7 @@
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
 )
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from torchgrad_jax.runtime.native cimport sharing
 
@@ -205,3 +205,17 @@ cdef inline bint search(object x, object sought, object places, bint right) exce
     finally:
         PyBuffer_Release(&given)
     return fits
+
+
+cdef inline bint are_within(object index, int64_t size) except *:
+    cdef Py_buffer given
+    cdef int64_t* places
+    cdef int64_t i, count
+    cdef bint outside = False
+    PyObject_GetBuffer(index, &given, PyBUF_C_CONTIGUOUS)
+    places = <int64_t*>given.buf
+    count = given.len // 8
+    for i in range(count):
+        outside |= <uint64_t>places[i] >= <uint64_t>size  # negative ones are large then
+    PyBuffer_Release(&given)
+    return not outside

@@ -1,9 +1,11 @@
 """The places of elements in their order, and in that of others, by functions of C's, in compiled modules (`ordering.pxd`): for the interpreter. Here
-there are none."""
+there are none, but for the last resort of NumPy."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 
 def order(x: Any, places: Any, values: Any, largest: bool) -> bool:
@@ -11,6 +13,11 @@ def order(x: Any, places: Any, values: Any, largest: bool) -> bool:
     in the order of their places, NaN as the largest; and into `values`, unless it is None, what they are. Returns whether it could: `x` must be
     contiguous, of float32, float64, int32 or int64, and k at most 64, or n at most 4,096."""
     return False
+
+
+def are_within(index: Any, size: int) -> bool:
+    """Whether all of an index of int64, contiguous, is in [0, size)."""
+    return not np.count_nonzero(index.view(np.uint64) >= size)  # negative ones are large then
 
 
 def search(x: Any, sought: Any, places: Any, right: bool) -> bool:
