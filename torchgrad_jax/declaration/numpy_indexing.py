@@ -17,7 +17,7 @@ from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
-from torchgrad_jax.runtime.native.handlers import are_places, losses_of_classes, ordered, searched
+from torchgrad_jax.runtime.native.handlers import are_within, losses_of_classes, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
@@ -69,11 +69,11 @@ def _forms(
     return Forms(read if inside is None else checked, result, True, picks=picks)
 
 
-def _in_range(index: Array, size: int) -> bool:
-    """Whether all of an index is in [0, size)."""
+def _in_range(index: Array, size: int, low: int = 0) -> bool:
+    """Whether all of an index is in [low, size)."""
     if index.dtype == np.int64:
-        return are_places(contiguous(index), size)
-    return not index.size or (index.min() >= 0 and index.max() < size)
+        return are_within(contiguous(index), low, size - low)
+    return not index.size or (index.min() >= low and index.max() < size)
 
 
 # ---------------------------------------------------------------------- x[indices]
@@ -96,7 +96,7 @@ def _index_shape(x: Array, indices: Sequence[Array], dims: Shape) -> Shape:
 
 
 def _are_inside(x: Array, indices: Sequence[Array], dims: Shape) -> bool:
-    return all([not i.size or (i.min() >= -x.shape[d] and i.max() < x.shape[d]) for i, d in zip(indices, dims, strict=True)])
+    return all([_in_range(i, x.shape[d], -x.shape[d]) for i, d in zip(indices, dims, strict=True)])
 
 
 def _all_clipped(x: Array, indices: Sequence[Array], dims: Shape) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -18,24 +19,55 @@ from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
 from torchgrad_jax.operators.special_functions.gamma import digamma, hurwitz_zeta, polygamma
+from torchgrad_jax.runtime.baseline.inlining import WHOLE
 
 # ---------------------------------------------------------------------- division with remainder
 # `_checked`: integers whose divisors are not known when the operation is recorded.
 
 
+def _of_integers(name: str) -> Any:
+    """Of a function of integers: taken as a whole by the interpreter, by that name. It has no derivative."""
+
+    def named(function: Any) -> Any:
+        function.__name__ = WHOLE + name
+        whole = jax.custom_jvp(function)
+
+        @whole.defjvp
+        def jvp(primals: Any, tangents: Any) -> Any:
+            found = whole(*primals)
+            return found, np.zeros(found.shape, jax.dtypes.float0)
+
+        return whole
+
+    return named
+
+
+def _modulo(x: Any, y: Any) -> Any:
+    found = lax.rem(x, y)
+    return where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
+
+
+@_of_integers("remainder")
+def _remainder_of_integers(x: Any, y: Any) -> Any:
+    return _modulo(x, y)
+
+
+@_of_integers("floor_divide")
+def _floor_divide_integers(x: Any, y: Any) -> Any:
+    return lax.div(x, y) - ((lax.rem(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+
+
 def _remainder(x: Any, y: Any) -> Any:
     """The remainder with the divisor's sign."""
-    found = lax.rem(x, y)
     if x.dtype.kind == "u":
-        return found
-    return where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
+        return lax.rem(x, y)
+    return _remainder_of_integers(x, y) if x.dtype.kind == "i" else _modulo(x, y)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
     """The quotient rounded down, consistent with the remainder."""
     if x.dtype.kind in "iu":
-        quotient = lax.div(x, y)
-        return quotient if x.dtype.kind == "u" else quotient - ((lax.rem(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+        return lax.div(x, y) if x.dtype.kind == "u" else _floor_divide_integers(x, y)
     rest = lax.rem(x, y)
     quotient = (x - rest) / y
     quotient = where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)

@@ -242,6 +242,33 @@ def _rem(eqn: Any) -> Any:
     return remainder
 
 
+@rule(WHOLE + "floor_divide", elementwise=True)
+def _floor_divide(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    one, unit = np.ones((), dtype), np.array(-1).astype(dtype)
+
+    def divide(a: Any, b: Any) -> Any:
+        if has_zero(b):  # `_quotient` rounded down
+            zero = np.equal(b, 0)
+            return np.where(zero, unit - np.less(a, 0).astype(dtype), np.floor_divide(a, np.where(zero, one, b)))
+        return np.floor_divide(a, b)
+
+    return divide
+
+
+@rule(WHOLE + "remainder", elementwise=True)
+def _remainder(eqn: Any) -> Any:
+    one = np.ones((), eqn.outvars[0].aval.dtype)
+
+    def remainder(a: Any, b: Any) -> Any:
+        if has_zero(b):
+            zero = np.equal(b, 0)
+            return np.where(zero, a, np.remainder(a, np.where(zero, one, b)))
+        return np.remainder(a, b)
+
+    return remainder
+
+
 @rule("pow", each=3 * DEAR, elementwise=True)
 def _pow(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype

@@ -154,9 +154,9 @@ def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
     return (values, places) if ordering.order(x, places, values, largest) else None
 
 
-def are_places(index: Any, size: int) -> bool:
-    """Whether all of a contiguous index of int64 is in [0, size)."""
-    return ordering.are_within(index, size)
+def are_within(index: Any, low: int, size: int) -> bool:
+    """See `ordering.are_within`."""
+    return ordering.are_within(index, low, size)
 
 
 def searched(x: Any, sought: Any, right: bool) -> Any:

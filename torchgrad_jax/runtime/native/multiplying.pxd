@@ -44,6 +44,78 @@ cdef extern from *:
             }
         }
     }
+    /* A vector of k numbers times a matrix: by_rows: (n, k), as products with its rows, four at a time; by_terms: (k, n), as the sum of its rows, each
+       times a number, four at a time. Rows begin `lead` numbers after one another. */
+    enum { TJ_VECTOR = 16, TJ_MOST_TERMS = 2048 };
+    #define TJ_TIMES_MATRIX(name, type)                                                                                                               \\
+    TJ_CLONES static void tj_by_rows_##name(const type* TJ_ONLY x, const type* TJ_ONLY y, int64_t lead, type* TJ_ONLY out, int64_t k, int64_t n) {    \\
+        int64_t i, j, whole = k - k % TJ_VECTOR;                                                                                                      \\
+        int l, r;                                                                                                                                     \\
+        for (j = 0; j < n; j += 4) {                                                                                                                  \\
+            int many = n - j < 4 ? (int)(n - j) : 4;                                                                                                  \\
+            const type *a = y + j * lead, *b = a + (many > 1) * lead, *c = b + (many > 2) * lead, *d = c + (many > 3) * lead;                         \\
+            type lanes[4][TJ_VECTOR] = {{0}}, sums[4];                                                                                                \\
+            for (i = 0; i < whole; i += TJ_VECTOR) {                                                                                                  \\
+                for (l = 0; l < TJ_VECTOR; l++) {                                                                                                     \\
+                    type z = x[i + l];                                                                                                                \\
+                    lanes[0][l] += z * a[i + l];                                                                                                      \\
+                    lanes[1][l] += z * b[i + l];                                                                                                      \\
+                    lanes[2][l] += z * c[i + l];                                                                                                      \\
+                    lanes[3][l] += z * d[i + l];                                                                                                      \\
+                }                                                                                                                                     \\
+            }                                                                                                                                         \\
+            for (r = 0; r < 4; r++) { for (l = 0; l < 8; l++) { lanes[r][l] += lanes[r][l + 8]; } }                                                   \\
+            for (r = 0; r < 4; r++) { for (l = 0; l < 4; l++) { lanes[r][l] += lanes[r][l + 4]; } }                                                   \\
+            for (r = 0; r < 4; r++) { sums[r] = (lanes[r][0] + lanes[r][1]) + (lanes[r][2] + lanes[r][3]); }                                          \\
+            for (i = whole; i < k; i++) { sums[0] += x[i] * a[i], sums[1] += x[i] * b[i], sums[2] += x[i] * c[i], sums[3] += x[i] * d[i]; }           \\
+            for (r = 0; r < many; r++) { out[j + r] = sums[r]; }                                                                                      \\
+        }                                                                                                                                             \\
+    }                                                                                                                                                 \\
+    TJ_CLONES static void tj_by_terms_##name(const type* TJ_ONLY x, const type* TJ_ONLY y, int64_t lead, type* TJ_ONLY out, int64_t k, int64_t n) {   \\
+        int64_t i, j;                                                                                                                                 \\
+        for (j = 0; j < n; j++) { out[j] = 0; }                                                                                                       \\
+        for (i = 0; i + 4 <= k; i += 4) {                                                                                                             \\
+            const type *a = y + i * lead, *b = a + lead, *c = b + lead, *d = c + lead;                                                                \\
+            type p = x[i], q = x[i + 1], r = x[i + 2], s = x[i + 3];                                                                                  \\
+            for (j = 0; j < n; j++) { out[j] = out[j] + p * a[j] + q * b[j] + r * c[j] + s * d[j]; }                                                  \\
+        }                                                                                                                                             \\
+        for (; i < k; i++) { for (j = 0; j < n; j++) { out[j] += x[i] * y[i * lead + j]; } }                                                          \\
+    }                                                                                                                                                 \\
+    static void tj_vector_##name(const type* x, int64_t step, const tj_matrices* y, const char* start, char* out, int64_t k, int64_t n) {             \\
+        type room[TJ_MOST_TERMS];                                                                                                                     \\
+        int64_t i;                                                                                                                                    \\
+        if (step != 1) {                                                                                                                              \\
+            for (i = 0; i < k; i++) { room[i] = x[i * step]; }                                                                                        \\
+            x = room;                                                                                                                                 \\
+        }                                                                                                                                             \\
+        if (y->turned) { tj_by_rows_##name(x, (const type*)start, y->lead, (type*)out, k, n); }                                                       \\
+        else { tj_by_terms_##name(x, (const type*)start, y->lead, (type*)out, k, n); }                                                                \\
+    }
+    TJ_TIMES_MATRIX(one, float)
+    TJ_TIMES_MATRIX(two, double)
+    #undef TJ_TIMES_MATRIX
+    /* Whether the products are of few vectors and small matrices; then they have been carried out. A single column is a vector from the right. */
+    static int tj_of_vectors(const tj_operands* of, int wide) {
+        int64_t matrix, i, size = wide ? 8 : 4, rows = of->m, columns = of->n;
+        tj_matrices x = of->x, y = of->y;
+        if (rows >= TJ_THIN) {
+            if (columns > 1) { return 0; }
+            x = of->y, y = of->x;
+            x.turned = !x.turned, y.turned = !y.turned;
+            columns = rows, rows = 1;
+        }
+        if (of->k > TJ_MOST_TERMS || of->k * columns > TJ_BLOCK / 4 || of->batch * of->m * of->n * of->k > TJ_ALONE_HERE) { return 0; }
+        for (matrix = 0; matrix < of->batch; matrix++) {
+            const char* start = tj_at(&y, matrix, 0, 0, size);
+            for (i = 0; i < rows; i++) {
+                const char* row = tj_at(&x, matrix, i, 0, size);
+                char* out = of->out + (matrix * rows + i) * columns * size;
+                if (wide) { tj_vector_two((const double*)row, x.turned ? x.lead : 1, &y, start, out, of->k, columns); }
+                else { tj_vector_one((const float*)row, x.turned ? x.lead : 1, &y, start, out, of->k, columns); }
+            }
+        }
+        return 1;
+    }
     /* Cut the products into blocks and carry them out. call: XLA's; 0 if it is the interpreter that asks. */
     static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
         int narrow = tj_narrow && of->y.turned && !of->x.turned && of->m * of->n > TJ_NARROW * TJ_NARROW, side = narrow ? TJ_NARROW : TJ_SIDE;
@@ -52,6 +124,7 @@ cdef extern from *:
             tj_tile_products(call, of, tj_tiled[wide]);
             return;
         }
+        if (tj_of_vectors(of, wide)) { return; }
         if (narrow || of->m * of->n * of->k > TJ_BLOCK) {
             p.rows = tj_pieces(of->m, tj_pieces(of->m, side));
             p.columns = tj_pieces(of->n, tj_pieces(of->n, side));

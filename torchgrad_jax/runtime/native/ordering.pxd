@@ -207,7 +207,7 @@ cdef inline bint search(object x, object sought, object places, bint right) exce
     return fits
 
 
-cdef inline bint are_within(object index, int64_t size) except *:
+cdef inline bint are_within(object index, int64_t low, int64_t size) except *:
     cdef Py_buffer given
     cdef int64_t* places
     cdef int64_t i, count
@@ -216,6 +216,6 @@ cdef inline bint are_within(object index, int64_t size) except *:
     places = <int64_t*>given.buf
     count = given.len // 8
     for i in range(count):
-        outside |= <uint64_t>places[i] >= <uint64_t>size  # negative ones are large then
+        outside |= <uint64_t>places[i] - <uint64_t>low >= <uint64_t>size  # smaller ones are large then
     PyBuffer_Release(&given)
     return not outside

@@ -15,9 +15,9 @@ def order(x: Any, places: Any, values: Any, largest: bool) -> bool:
     return False
 
 
-def are_within(index: Any, size: int) -> bool:
-    """Whether all of an index of int64, contiguous, is in [0, size)."""
-    return not np.count_nonzero(index.view(np.uint64) >= size)  # negative ones are large then
+def are_within(index: Any, low: int, size: int) -> bool:
+    """Whether all of an index of int64, contiguous, is in [low, low + size)."""
+    return not np.count_nonzero((index - low).view(np.uint64) >= size)  # smaller ones are large then
 
 
 def search(x: Any, sought: Any, places: Any, right: bool) -> bool:
