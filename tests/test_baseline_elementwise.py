@@ -8,6 +8,7 @@ from jax import numpy as jnp
 from test_baseline_agreement import BFLOAT16, BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, agree, assert_same, both, edges, values
 
 import torchgrad_jax as torch
+from torchgrad_jax.operators import special
 from torchgrad_jax.runtime.baseline import plan_of
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
@@ -279,3 +280,13 @@ def test_sine_and_cosine_of_numbers_of_all_sizes(dtype):
         np.testing.assert_allclose(found, expected, rtol=3 * np.finfo(dtype).eps, atol=0)
         np.testing.assert_array_equal(np.signbit(found[x == 0]), np.signbit(expected[x == 0]))
         assert getattr(torch, name)(torch.as_tensor(x[5:6])).item() == found[5]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_integers_rounded_down(dtype):
+    """As a whole by NumPy, by XLA in primitives: divided by 0, too, and the least number by -1."""
+    least = np.iinfo(dtype).min
+    x, y = np.array([-7, -1, 0, 5, 7, least, least, 3], dtype), np.array([3, -3, 2, -1, 7, -1, 0, 0], dtype)
+    for function in (special._floor_divide, special._remainder):
+        for a, b in ((x, y), (x, np.full(8, 2, dtype)), (x, np.zeros(8, dtype))):
+            agree(function, a, b)

@@ -130,6 +130,8 @@ _TRACE = [(S(3, 4),), (S(4, 4),), (S(1, 5),), (S(0, 3),)]
 _PAIRS = [(S(3, 2),), (S(2,),), (S(0, 4, 2),)]  # fmt: skip
 
 # Of each operator calls, in the order of its parameters, those that have to be named in a dict. The first is made with all dtypes.
+_PLACES = [(S(3, 4), 1, False), (S(3, 4), None, False), (S(3, 4), None, True), (S(2, 3, 4), 0, True), (S(2, 3, 4), -1, False), (S(1, 40), 1, False),
+           (S(), None, False), (S(), 0, True)]  # fmt: skip
 CALLS: dict[str, list[tuple[Any, ...]]] = {
     "sum": _REDUCED, "sum_dim": _REDUCED, "mean": _REDUCED, "mean_dim": _REDUCED,
     "select": _SELECT, "slice": _SLICE, "transpose": _TRANSPOSE, "_transpose_written": _TRANSPOSE[:2], "permute": _PERMUTE, "view": _VIEW,
@@ -141,6 +143,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "unbind": _UNBIND, "unbind_copy": _UNBIND[:1], "split": _PARTS, "split_with_sizes": _PARTS[:1], "split_copy": _PARTS[:1],
     "unsafe_split": _PARTS[:1], "unsafe_split_with_sizes": _PARTS[:1], "split_with_sizes_copy": _PARTS[:1],
     "_stack": [([S(3, 4), S(3, 4)], 1), ([S(), S(), S()], 0), ([S(2)], 1), ([S(0, 2), S(0, 2)], 2)],
+    "argmax": _PLACES, "argmin": _PLACES,
     "cat": [([S(3, 4), S(2, 4)], 0), ([S(2, 3), S(2, 0), S(2, 1)], 1), ([S(0), S(3, 4)], 1), ([S(0), S(0)], 0), ([S(3)], 0)],
     "block_diag": [([S(2, 3), S(4), S()],), ([S(3, 3)],), ([S(0), S(2, 2)],)],
     "flip": [(S(3, 4), (0, 1)), (S(2, 3, 4), (1,)), (S(3), ()), (S(), ()), (S(0, 2), (0,))],
@@ -218,6 +221,8 @@ def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:
         return [(d,) for d in among if d.kind in "fiu" or (d.kind == "b" and name != "topk")]
     if name in _SUMS or name == "_searchsorted":
         return [(d,) for d in among if d.kind in "iuf"]
+    if name in ("argmax", "argmin"):  # half precision is not by NumPy
+        return [(d,) for d in among if d.char in "fdbhilqB"]
     if name in ("_nll_loss", "_nll_loss_checked"):
         return [(np.dtype(d),) for d in ("float32", "float64")]
     if name == "trace":

@@ -34,9 +34,9 @@ MODULES = (
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
-    "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying", "runtime/native/convolving",
-    "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring", "runtime/native/reducing",
-    "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling",
+    "runtime/native/arrays", "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying",
+    "runtime/native/convolving", "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring",
+    "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip

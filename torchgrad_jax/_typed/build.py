@@ -30,13 +30,10 @@ def _finder() -> Any:
 typed = _finder()
 # Types are those of the .pxd files alone: annotations say more to a reader (a subclass of tuple is a tuple) than to Cython.
 DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
-# Debug information doubles the time that it takes, and -O2 adds half of it. Of -O2 these are what gains: programs of many kinds of operations
+# Debug information doubles the time that it takes, and -O2 adds half of it. These are what gains of that: programs of many kinds of operations
 # take 3 to 5 % less, since what they seldom need is not in the processor's cache beside what they need.
-OPTIONS = (
-    []
-    if sys.platform == "win32"
-    else ["-O1", "-g0", "-freorder-blocks-and-partition", "-freorder-functions", "-finline-small-functions", "-fno-plt", "-fno-semantic-interposition"]
-)
+_OF_O2 = ["-freorder-blocks-and-partition", "-freorder-functions", "-finline-small-functions"]
+OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0", *_OF_O2, "-fno-plt", "-fno-semantic-interposition"]
 # This one makes a pointer of a number, where len() is assigned to a name that held an object.
 MISCOMPILING = {"3.3.0"}
 # Loops over numbers: by the processor's vectors, with IEEE 754's results.
@@ -71,6 +68,7 @@ def build() -> str:
 
 def _compile(scratch: Path) -> None:
     """Make the extension modules and their digest in a folder "made". Raises what setuptools, Cython and the compiler raise."""
+    import numpy
     from Cython import __version__ as version  # type: ignore[import-not-found]
     from Cython.Build import cythonize  # type: ignore[import-not-found]
     from setuptools import Distribution, Extension
@@ -92,7 +90,7 @@ def _compile(scratch: Path) -> None:
             Extension(
                 "torchgrad_jax." + m.replace("/", "."),
                 [f"torchgrad_jax/{m}.py"],
-                include_dirs=["."],
+                include_dirs=[".", numpy.get_include()],
                 extra_compile_args=[*OPTIONS, *LOOPS.get(m, ())],
             )
             for m in typed.MODULES

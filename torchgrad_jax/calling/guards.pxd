@@ -2,7 +2,7 @@ cimport cython
 
 from torchgrad_jax.calling.entries cimport Calls
 from torchgrad_jax.calling.recalled cimport recall
-from torchgrad_jax.core.viewing cimport indexed
+from torchgrad_jax.core.viewing cimport indexed, picked_beside
 
 
 cdef class Active:

@@ -14,9 +14,9 @@ from torchgrad_jax.calling.entries import Calls
 from torchgrad_jax.calling.recalled import recall
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.core.viewing import indexed
+from torchgrad_jax.core.viewing import indexed, picked_beside
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.runtime.device import device
+from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import FUNCTIONS
 
 # Types that answer no calls. Lists and tuples are not among them: they may hold what does.
@@ -107,6 +107,8 @@ def around_item(implementation: Callable[..., Any], public: Any) -> Callable[...
             of = type(key)
             if of is tuple or of is int or of is slice:
                 found = indexed(self, key if of is tuple else (key,))
+                if found is None and of is tuple and self._aval.device is CPU:
+                    found = picked_beside(self, key)
                 if found is not None:
                     return found
             return implementation(self, key)

@@ -12,7 +12,7 @@ from torchgrad_jax.calling.return_types import ReturnType
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import needs_grad
 from torchgrad_jax.core.hot import Called
-from torchgrad_jax.core.order import LaidOut, plain
+from torchgrad_jax.core.order import LaidOut, kinds_of, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.viewing import latest
@@ -214,8 +214,7 @@ def _is_arranged(step: Step, operands: list[Any], made: Any) -> bool:
     if step.bop.order is None:
         return False
     results = [made] if type(made) is Tensor else made
-    key = tuple([t._aval.shape for t in results]), tuple([(o._aval.shape, o._strides()) for o in operands])
-    layouts = step.bop.laid_out.get(key)
+    layouts = step.bop.laid_out.get(kinds_of(results, operands))
     if layouts is None:
         return all([t._storage is None for t in results]) and not step.bop.order.always and all(map(plain, operands))
     return all([(t._storage is None) if layout is None else (type(t._storage) is LaidOut) for t, layout in zip(results, layouts, strict=False)])

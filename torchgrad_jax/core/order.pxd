@@ -13,3 +13,7 @@ cpdef bint plain(TensorFields t) except -1
 cdef bint _unplaced(TensorFields t) except -1
 @cython.locals(several=tuple, t=TensorFields, view=ViewFields, seen=list)
 cpdef object keep_order(object made, object operands, object bound=*)
+@cython.locals(t=TensorFields, view=ViewFields, seen=list)
+cpdef tuple kinds_of(object results, object operands)
+@cython.locals(several=tuple)
+cpdef object order_by_rule(object bound, object order, object made, object operands)

@@ -154,13 +154,24 @@ def _laid(bound: Any, operands: Sequence[Any]) -> list[Laid]:
     return found
 
 
+def kinds_of(results: Sequence[Tensor], operands: Sequence[Any]) -> tuple[Any, ...]:
+    """What tells how `order_by_rule` lays out results of such operands."""
+    seen: list[Any] = [t._aval for t in results]
+    for o in operands:
+        if isinstance(o, Tensor):
+            t: Tensor = o
+            view = t._view
+            seen += t._aval, None if view is None else view.strides
+    return tuple(seen)
+
+
 def order_by_rule(bound: Any, order: Order, made: Any, operands: Sequence[Any]) -> None:
     """Lay new results out by the rules of their operator."""
     several = made if isinstance(made, tuple) else (made,)
-    laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)])
-    key = tuple([t._aval.shape for t in several]), laid
+    key = kinds_of(several, operands)
     found = bound.laid_out.get(key)
     if found is None:
+        laid = tuple([(o._aval.shape, o._strides()) for o in operands if isinstance(o, Tensor)])
         found = bound.laid_out.keep(key, [_by_rule(rule, t._aval.shape, laid, bound) for t, rule in zip(several, order.rules, strict=False)])
     for t, layout in zip(several, found, strict=False):
         if layout is not None and _unplaced(t):

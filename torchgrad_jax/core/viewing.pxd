@@ -17,6 +17,13 @@ cdef class Latest:
 cdef Latest _latest
 
 
+cdef class Beside:
+    cdef public object along
+
+
+cdef Beside _beside
+
+
 cdef class _Known:
     cdef Called called
     cdef public object bound
@@ -38,6 +45,7 @@ cpdef tuple made_together(TensorFields t, object outs, object dim, object parts,
 cpdef object indexed(TensorFields t, tuple keys)
 @cython.locals(index=TensorFields, at=Py_ssize_t, i=Py_ssize_t, used=Py_ssize_t, dim=Py_ssize_t, several=Py_ssize_t)
 cpdef object part_beside(TensorFields t, tuple keys)
+cpdef object picked_beside(TensorFields t, tuple keys)
 @cython.locals(rec=Recorder, whole=Value, made=Value, begins=list)
 cpdef bint put(TensorFields t, tuple keys, object value) except -1
 @cython.locals(dims=list, lengths=list, steps=list, shape=list, dim=Py_ssize_t, rest=Py_ssize_t, several=Py_ssize_t, n=Py_ssize_t)

@@ -156,6 +156,26 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     return None if out is t else out
 
 
+class Beside:
+    """What picks from a part of a tensor along a dimension, which `functions/indexing.py` puts here: see `part_beside`."""
+
+    __slots__ = ("along",)
+    along: Any
+
+    def __init__(self) -> None:
+        self.along = None
+
+
+beside = Beside()
+_beside = beside  # typed, where this is compiled
+
+
+def picked_beside(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
+    """``t[keys]`` where one of the keys is a tensor of integers: see `part_beside`."""
+    found = part_beside(t, keys)
+    return None if found is None else _beside.along(*found)
+
+
 def part_beside(t: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] | None:
     """Of keys among which there is one tensor, of integers: the part of `t` that the others make, which are ints, slices of ints, None and ..., that
     tensor, and the dimension of the part that it picks of. None where that is for the general way to say: other keys, errors, all of `t`."""

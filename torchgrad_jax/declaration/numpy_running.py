@@ -79,9 +79,6 @@ def _place_result(x: Array, dim: int | None, keepdim: bool) -> Array | None:
     return stand_in(tuple([1 if d in own else n for d, n in enumerate(x.shape) if keepdim or d not in own]), np.dtype(np.int64))
 
 
-def _place_of(find: Any) -> Forms:
-    # A reduction over a dimension that others follow goes element by element.
-    return Forms(lambda x, dim, keepdim: find(x, dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)
-
-
-argmax, argmin = _place_of(np.ndarray.argmax), _place_of(np.ndarray.argmin)
+# `each`: over a dimension that others follow NumPy goes element by element.
+argmax = Forms(lambda x, dim, keepdim: x.argmax(dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)
+argmin = Forms(lambda x, dim, keepdim: x.argmin(dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)

@@ -15,7 +15,7 @@ from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.made import created, wrap
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.viewing import indexed, part_beside, part_of, viewed
+from torchgrad_jax.core.viewing import beside, indexed, part_of, picked_beside, viewed
 from torchgrad_jax.core.viewing import put as put_plainly
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes, promotion
@@ -67,10 +67,9 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if type(key) is list or (type(key) is tuple and list in map(type, key)):
         key = _with_lists(self, key)
     if type(key) is tuple:
-        beside = part_beside(self, key)
-        if beside is not None:
-            part, index, dim = beside
-            return _along(part, index, dim)
+        found = picked_beside(self, key)
+        if found is not None:
+            return found
     return _by_any(self, key)
 
 
@@ -140,6 +139,9 @@ def _by_any(self: Tensor, key: Any) -> Tensor:
 @partial(recalling, bounds=True)
 def _along(self: Tensor, key: Tensor, dim: int) -> Tensor:
     return _gather(self, {dim: key})
+
+
+beside.along = _along
 
 
 @public("torch.Tensor.__setitem__")

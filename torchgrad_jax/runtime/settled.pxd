@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.runtime.baseline cimport within
 from torchgrad_jax.runtime.counters cimport Counters
+from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
 from torchgrad_jax.runtime.recording.fields cimport FormFields, ProgramFields

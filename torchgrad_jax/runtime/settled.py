@@ -19,6 +19,7 @@ from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.pruning import prune
 from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
@@ -191,16 +192,9 @@ def _interpret(rec: Recorder, found: Settled, arrays: list[Any]) -> None:
 
 def _owned(array: Any) -> Any:
     """`own`, which most results need not be asked all of."""
-    kind = type(array)
-    if kind is not _ndarray and isinstance(array, _scalar):
-        array = _asarray(array)
-        kind = _ndarray
-    if kind is _ndarray and array.base is None:
-        flags = array.flags
-        if flags.c_contiguous:
-            array.setflags(False)  # a quarter of what `flags.writeable = False` takes
-            return array
-    return own(array)
+    if of_c.kept(array):
+        return array
+    return own(_asarray(array) if isinstance(array, _scalar) else array)
 
 
 def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:

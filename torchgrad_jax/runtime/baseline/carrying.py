@@ -49,8 +49,8 @@ class Prepared:
 
 
 class Product:
-    """The function of a step that multiplies matrices by C, of transposes of the first ones if `turned`, and of the `other` ones if that is set. It may
-    be given a vector to add to each row. otherwise: what multiplies those that C does not, as they are."""
+    """The function of a step that multiplies matrices by C: transposes of the first ones if `turned`, of the others if `other`. It may be given a
+    vector to add to each row. otherwise: what multiplies those that C does not, as they are."""
 
     __slots__ = ("turned", "other", "otherwise")
 

@@ -1,4 +1,5 @@
 from torchgrad_jax.runtime.baseline cimport moving
+from torchgrad_jax.runtime.native cimport arrays
 
 
 cpdef contiguous(object array)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import moving
+from torchgrad_jax.runtime.native import arrays
 
 # From so many elements on it pays to ask.
 LEAST = 4096
@@ -14,7 +15,7 @@ LEAST = 4096
 
 def contiguous(array: Any) -> Any:
     """The array, if it is contiguous, or a copy that is."""
-    return array if array.flags.c_contiguous else copied(array)
+    return array if arrays.is_contiguous(array) else copied(array)
 
 
 def copied(array: Any) -> Any:
@@ -30,6 +31,8 @@ def copied(array: Any) -> Any:
 
 def own(array: Any) -> Any:
     """A result as it is kept: contiguous, not to be written to, and not a small part of something large."""
+    if arrays.kept(array):
+        return array
     if type(array) is not np.ndarray:
         array = np.asarray(array)
     base, flags = array.base, array.flags

@@ -1,10 +1,11 @@
 # cython: cdivision=True
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint16_t
 from libc.stdlib cimport abort, calloc, free, malloc
 from libc.string cimport memcpy
 
+from torchgrad_jax.runtime.native cimport arrays
 from torchgrad_jax.runtime.native.handlers cimport share
 from torchgrad_jax.runtime.native.sharing cimport tj_hand
 
@@ -103,7 +104,7 @@ ctypedef fused real:
 
 cdef inline char* memory(object array, Py_ssize_t length, int letter, bint written) except? NULL:
     cdef Py_buffer view
-    PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (PyBUF_WRITABLE if written else 0))
+    arrays.view(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (PyBUF_WRITABLE if written else 0))
     cdef char* found = <char*>view.buf
     cdef bint fits = view.len == length and view.format[0] == letter and view.format[1] == 0
     PyBuffer_Release(&view)  # the array is held by whoever asks, and never moves

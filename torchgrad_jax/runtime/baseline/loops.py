@@ -5,7 +5,6 @@ from its order, groups of channels, and paths that spell a target (`compiling/pr
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np

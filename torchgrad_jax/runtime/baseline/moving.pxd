@@ -1,4 +1,6 @@
-from cpython.buffer cimport PyBUF_ANY_CONTIGUOUS, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_ANY_CONTIGUOUS, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release
+
+from torchgrad_jax.runtime.native cimport arrays
 
 # What the function does is in `moving.py`. Dimensions that follow one another in memory are taken as one; runs are copied whole; and where the
 # source's runs lie along another dimension than the result's, tiles of 16 x 16 are turned, each line of memory being read and written once.
@@ -99,9 +101,9 @@ cdef extern from *:
 cdef inline int move(object array, object made) except -1:
     cdef Py_buffer source
     cdef Py_buffer target
-    PyObject_GetBuffer(array, &source, PyBUF_STRIDED_RO)
+    arrays.view(array, &source, PyBUF_STRIDED_RO)
     try:
-        PyObject_GetBuffer(made, &target, PyBUF_ANY_CONTIGUOUS | PyBUF_WRITABLE)
+        arrays.view(made, &target, PyBUF_ANY_CONTIGUOUS | PyBUF_WRITABLE)
     except BaseException:
         PyBuffer_Release(&source)
         raise

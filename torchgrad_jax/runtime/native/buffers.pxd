@@ -1,4 +1,6 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release
+
+from torchgrad_jax.runtime.native cimport arrays
 
 # The memory of several contiguous arrays at once.
 cdef enum:
@@ -9,11 +11,11 @@ cdef struct Buffers:
     int held  # at first 0
 
 
-# Those of `arrays` from `written` on may be written to, but for the last one, which says how. Whatever happens, what is held is to be let go of.
-cdef inline int hold(Buffers* found, tuple arrays, int written) except -1:
-    cdef int count = len(arrays)
+# Those that are given from `written` on may be written to, but for the last one, which says how. Whatever happens, what is held is to be let go of.
+cdef inline int hold(Buffers* found, tuple given, int written) except -1:
+    cdef int count = len(given)
     while found.held < count:
-        PyObject_GetBuffer(arrays[found.held], &found.views[found.held], PyBUF_C_CONTIGUOUS | (PyBUF_WRITABLE if written <= found.held < count - 1 else 0))
+        arrays.view(given[found.held], &found.views[found.held], PyBUF_C_CONTIGUOUS | (PyBUF_WRITABLE if written <= found.held < count - 1 else 0))
         found.held += 1
     return 0
 

@@ -1,7 +1,7 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release
 from cpython.pycapsule cimport PyCapsule_New
 
-from torchgrad_jax.runtime.native cimport tiling
+from torchgrad_jax.runtime.native cimport arrays, tiling
 
 # A product goes by our own functions where the processor's instructions are ones that they are for: see `tiling`. Else it is cut into blocks of at most
 # 64 x 64 x 64, or 32 x 32 x 256 where those are quicker, which BLAS multiplies by the thread that asks: for more it would wake threads of its own,
@@ -259,15 +259,15 @@ cdef inline object handler(int minor):
 cdef inline bint multiply(object x, object y, object out, bint left, bint right, object bias) except *:
     cdef Py_buffer one, other, made, added
     cdef bint done = False
-    PyObject_GetBuffer(x, &one, PyBUF_STRIDES)
+    arrays.view(x, &one, PyBUF_STRIDES)
     try:
-        PyObject_GetBuffer(y, &other, PyBUF_STRIDES)
+        arrays.view(y, &other, PyBUF_STRIDES)
         try:
-            PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             try:
                 done = tj_multiply_here(&one, &other, &made, left, right)
                 if done and bias is not None:
-                    PyObject_GetBuffer(bias, &added, PyBUF_C_CONTIGUOUS)
+                    arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
                     tj_add_to_rows(&made, &added)
                     PyBuffer_Release(&added)
                 return done

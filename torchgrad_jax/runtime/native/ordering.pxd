@@ -1,9 +1,7 @@
-from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
-)
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release
 from libc.stdint cimport int64_t, uint64_t
 
-from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native cimport arrays, sharing
 
 # What the function does is in `ordering.py`. An element becomes an integer that is ordered as it is; what is asked for are those with the least ones.
 # Few are kept in their order while the others pass by; else all are merged, runs of twice the length at a time.
@@ -152,7 +150,7 @@ cdef inline bint order(object x, object places, object values, bint largest) exc
     cdef int64_t n, k, rows
     cdef char kind
     cdef bint done = False
-    PyObject_GetBuffer(x, &given, PyBUF_STRIDES | PyBUF_FORMAT)
+    arrays.view(x, &given, PyBUF_STRIDES | PyBUF_FORMAT)
     try:
         kind = given.format[0]
         if not given.ndim or not PyBuffer_IsContiguous(&given, b"C") or kind not in b"fdil" or given.format[1] != 0:
@@ -161,14 +159,14 @@ cdef inline bint order(object x, object places, object values, bint largest) exc
         if not given.len or given.itemsize != (4 if kind in b"fi" else 8):
             return False
         rows = given.len // given.itemsize // n
-        PyObject_GetBuffer(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        arrays.view(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
         try:
             k = made.len // 8 // rows
             if made.len != 8 * k * rows or not 0 < k <= n or (n > TJ_MOST_MERGED and k > TJ_FEW_PLACES):
                 return False
             if values is None:
                 return tj_order(<char*>given.buf, kind, <int>given.itemsize, rows, n, k, largest, <int64_t*>made.buf, NULL)
-            PyObject_GetBuffer(values, &read, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            arrays.view(values, &read, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             if read.len == given.itemsize * k * rows:
                 done = tj_order(<char*>given.buf, kind, <int>given.itemsize, rows, n, k, largest, <int64_t*>made.buf, <char*>read.buf)
             PyBuffer_Release(&read)
@@ -184,16 +182,16 @@ cdef inline bint search(object x, object sought, object places, bint right) exce
     cdef int64_t n, rows
     cdef char kind
     cdef bint fits
-    PyObject_GetBuffer(x, &given, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+    arrays.view(x, &given, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
     try:
         kind = given.format[0]
         if not given.ndim or not given.len or kind not in b"fdil" or given.format[1] != 0 or given.itemsize != (4 if kind in b"fi" else 8):
             return False
         n = given.shape[given.ndim - 1]
         rows = given.len // given.itemsize // n
-        PyObject_GetBuffer(sought, &asked, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        arrays.view(sought, &asked, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
         try:
-            PyObject_GetBuffer(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            arrays.view(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             fits = asked.format[0] == kind and asked.format[1] == 0 and made.len // 8 == asked.len // given.itemsize
             if fits:
                 tj_search(
@@ -212,7 +210,7 @@ cdef inline bint are_within(object index, int64_t low, int64_t size) except *:
     cdef int64_t* places
     cdef int64_t i, count
     cdef bint outside = False
-    PyObject_GetBuffer(index, &given, PyBUF_C_CONTIGUOUS)
+    arrays.view(index, &given, PyBUF_C_CONTIGUOUS)
     places = <int64_t*>given.buf
     count = given.len // 8
     for i in range(count):

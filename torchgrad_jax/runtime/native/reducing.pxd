@@ -1,10 +1,8 @@
-from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
-)
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t
 
-from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native cimport arrays, sharing
 
 # Reductions of contiguous arrays: NumPy takes three to ten times as long for the largest elements of rows, and for rows that are short, and XLA for any.
 cdef extern from *:
@@ -91,7 +89,7 @@ cdef inline bint reduce(object x, object out, int which, int first, int after) e
     cdef int64_t outer = 1, n = 1, inner = 1
     cdef int d
     cdef bint done = False
-    PyObject_GetBuffer(x, &given, PyBUF_STRIDES | PyBUF_FORMAT)
+    arrays.view(x, &given, PyBUF_STRIDES | PyBUF_FORMAT)
     try:
         if not PyBuffer_IsContiguous(&given, b"C") or given.format[0] not in b"fd" or given.format[1] != 0:
             return False
@@ -104,7 +102,7 @@ cdef inline bint reduce(object x, object out, int which, int first, int after) e
                 inner *= given.shape[d]
         if outer * n * inner == 0:
             return False
-        PyObject_GetBuffer(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
         done = tj_reduce_unlocked(which, given.format[0] == 100, given.buf, made.buf, outer, n, inner)
         PyBuffer_Release(&made)
     finally:

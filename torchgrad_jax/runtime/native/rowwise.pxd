@@ -1,8 +1,8 @@
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release
 from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t
 
-from torchgrad_jax.runtime.native cimport sharing
+from torchgrad_jax.runtime.native cimport arrays, sharing
 from torchgrad_jax.runtime.native.buffers cimport Buffers, hold, let_go
 
 # Softmax of rows, their standardization, and the gradients of both, float32: a row is read from memory once, as it stays in the cache for what is done to it
@@ -345,11 +345,11 @@ cdef inline bint by_rows(object given, object made, object how) except *:
 cdef inline int64_t of_classes(object x, object classes, object losses, int64_t ignored) except -2:
     cdef Py_buffer given, places, made
     cdef int64_t kept = -1
-    PyObject_GetBuffer(x, &given, PyBUF_C_CONTIGUOUS)
+    arrays.view(x, &given, PyBUF_C_CONTIGUOUS)
     try:
-        PyObject_GetBuffer(classes, &places, PyBUF_C_CONTIGUOUS)
+        arrays.view(classes, &places, PyBUF_C_CONTIGUOUS)
         try:
-            PyObject_GetBuffer(losses, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            arrays.view(losses, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             if given.itemsize == 4:
                 kept = tj_classes_f(<float*>given.buf, <int64_t*>places.buf, <float*>made.buf, places.shape[0], given.shape[1], ignored)
             else:

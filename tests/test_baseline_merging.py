@@ -1,0 +1,146 @@
+"""What becomes of views and of products with a bias where a program is one list of calls: fewer calls, and the same results."""
+
+from __future__ import annotations
+
+import math
+from operator import itemgetter, methodcaller
+from types import FunctionType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import torchgrad_jax as torch
+from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
+from torchgrad_jax.runtime.baseline.carrying import Product
+from torchgrad_jax.runtime.baseline.products import _of_matrices
+
+pytestmark = pytest.mark.operators
+compiled = not isinstance(blocks.Chain.__call__, FunctionType)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def made_everywhere():
+    """Where the core is not compiled nothing is looked for, as it would gain nothing; here it is then."""
+    before, blocks.by_numbers = blocks.by_numbers, True
+    yield
+    blocks.by_numbers = before
+
+
+def merged(steps, inputs, outputs):
+    """A program of (function, operands, result)."""
+    return Merged([Part(NumPyForm(Forms(f), True, 0, 0), operands, [result]) for f, operands, result in steps], inputs, outputs)
+
+
+def by_itself(steps, values):
+    values = dict(values)
+    for function, operands, result in steps:
+        values[result] = function(*[values[o] for o in operands])
+    return values
+
+
+@st.composite
+def programs(draw):
+    """Views of views of one array, some of them added up: reshaped, turned, with dimensions of size 1 more or less, cut, and reversed."""
+    shape = tuple(draw(st.lists(st.sampled_from([1, 1, 2, 3, 4]), min_size=1, max_size=4)))
+    shapes, steps = {"x": shape}, []
+    for i in range(draw(st.integers(1, 8))):
+        of = draw(st.sampled_from(list(shapes)))
+        own = shapes[of]
+        kind = draw(st.sampled_from(["reshape", "flat", "transpose", "unsqueeze", "cut", "reverse", "sum"]))
+        if kind == "reshape":
+            new = (*own[::-1],)
+            step = methodcaller("reshape", new)
+        elif kind == "flat":
+            new = (math.prod(own),)
+            step = lambda a: a.reshape(-1)  # noqa: E731 - as a program has it
+        elif kind == "transpose":
+            order = tuple(draw(st.permutations(range(len(own)))))
+            new = tuple([own[d] for d in order])
+            step = methodcaller("transpose", order)
+        elif kind == "unsqueeze":
+            new = (1, *own)
+            step = lambda a: a[None]  # noqa: E731
+        elif kind == "cut":
+            new = (max(own[0] - 1, 1), *own[1:])
+            step = itemgetter(slice(new[0]))
+        elif kind == "reverse":
+            new = own
+            step = lambda a: a[::-1]  # noqa: E731
+        else:
+            new = own
+            step = lambda a: a + 1  # noqa: E731
+        shapes[f"v{i}"] = new
+        steps.append((step, [of], f"v{i}"))
+    outputs = draw(st.lists(st.sampled_from(list(shapes)[1:]), min_size=1, max_size=3, unique=True))
+    return shape, steps, outputs, draw(st.booleans()), draw(st.booleans())
+
+
+@settings(max_examples=300, deadline=None)
+@given(programs())
+def test_views_of_views(given):
+    """Wherever the first array lies, at the run at which the program is looked at and at later ones."""
+    shape, steps, outputs, strided, strided_later = given
+    program = merged(steps, ["x"], outputs)
+    for turned in (strided, strided_later, not strided_later):
+        x = (
+            np.arange(math.prod(shape), dtype=np.float32).reshape(shape[::-1]).T
+            if turned
+            else np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        )
+        before = x.copy()
+        expected = by_itself(steps, {"x": x})
+        for found, name in zip(program([x]), outputs, strict=True):
+            assert found.shape == expected[name].shape
+            np.testing.assert_array_equal(found, expected[name])
+        np.testing.assert_array_equal(x, before)
+
+
+def test_views_that_give_all_elements_are_one_call():
+    """And what nobody reads is not made."""
+    steps = [
+        (lambda a: a * 2, ["x"], "y"), (lambda a: a.reshape(1, 4, 6), ["y"], "a"), (lambda a: a.transpose(1, 0, 2), ["a"], "b"),
+        (lambda a: a.reshape(4, 6), ["b"], "c"), (lambda a: a.reshape(2, 12), ["c"], "d"), (lambda a: a.transpose(1, 0), ["d"], "e"),
+    ]  # fmt: skip
+    program = merged(steps, ["x"], ["e"])
+    x = np.arange(24, dtype=np.float32)
+    (found,) = program([x])
+    np.testing.assert_array_equal(found, (x * 2).reshape(2, 12).T)
+    assert program.final and len(program.ready[0]) == 3
+
+
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.parametrize("bias", [(5,), (1,), (1, 5), (3, 5)])
+def test_a_bias_is_added_where_its_product_is_made(bias):
+    product, dtype = _of_matrices(False, True, np.dtype(np.float32)), np.float32
+    random = np.random.default_rng(0)
+    x, y, b = (random.standard_normal(shape).astype(dtype) for shape in ((3, 4), (5, 4), bias))
+    steps = [(product, ["x", "y"], "p"), (np.add, ["b", "p"], "s"), (np.tanh, ["s"], "t")]
+    program = merged(steps, ["x", "y", "b"], ["t"])
+    for _ in range(2):
+        (found,) = program([x, y, b])
+        np.testing.assert_allclose(found, np.tanh(x @ y.T + b), rtol=1e-5, atol=1e-6)
+    assert [call[1] for call in program.ready[0] if type(call[0]) is Product] == [3 if bias == (5,) else 2]
+
+
+def test_a_product_that_is_read_elsewhere_too_stays():
+    product = _of_matrices(False, False, np.dtype(np.float32))
+    x, b = np.ones((2, 2), np.float32), np.ones(2, np.float32)
+    program = merged([(product, ["x", "x"], "p"), (np.add, ["p", "b"], "s")], ["x", "b"], ["p", "s"])
+    for _ in range(2):
+        p, s = program([x, b])
+        assert (p == 2).all() and (s == 3).all()
+
+
+def test_a_loop_of_such_a_program():
+    """An attention of one head, of which nothing is compiled: the same at each turn as at the first."""
+    torch.manual_seed(0)
+    q, k = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+    x, found = torch.randn(1, 3, 8), []
+    with torch.no_grad():
+        for _ in range(6):
+            a, b, c = [z.view(1, 3, 2, 4).transpose(1, 2) for z in q(x).chunk(3, -1)]
+            y = (torch.softmax(a @ b.transpose(-2, -1) / 2, -1) @ c).transpose(1, 2).reshape(1, 3, 8)
+            found.append(k(y).flatten().tolist())
+    assert all([np.allclose(each, found[0], rtol=1e-5, atol=1e-6) for each in found])
