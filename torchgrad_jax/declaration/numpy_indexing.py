@@ -19,6 +19,7 @@ from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
 from torchgrad_jax.runtime.native.handlers import are_within, losses_of_classes, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
+from torchgrad_jax.runtime.value import Aval
 
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
 # An index that is out of range is told in one number, with the size and the dimension it is out of; see `packing`.
@@ -295,6 +296,26 @@ def _rows_clipped(weight: Array, indices: Array, **_: Any) -> tuple[Array, Array
     return weight, np.clip(indices, 0, weight.shape[0] - 1)
 
 
+def _added_rows(grad: Array, weight: Aval, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
+    found, rows = np.zeros(weight.shape, grad.dtype), weight.shape[0]
+    updates = np.ascontiguousarray(grad).reshape(indices.size, -1)
+    places = indices.reshape(-1)
+    if not _in_range(places, rows):  # which the checked twin tells of
+        kept = (places >= -rows) & (places < rows)
+        places, updates = places[kept], updates[kept]
+        places = np.where(places < 0, places + rows, places)
+    add_rows(found.reshape(rows, -1), places, updates)
+    if padding_idx >= 0:
+        found[padding_idx] = 0
+    return found
+
+
+def _added_rows_result(grad: Array, weight: Aval, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array | None:
+    fits = indices.size and weight.size and grad.dtype.char in "fd" and not scale_grad_by_freq
+    return stand_in(weight.shape, grad.dtype) if fits else None
+
+
+embedding_vjp = Forms(_added_rows, _added_rows_result, True)
 embedding = _forms(_embedded, _embedded_shape)
 embedding_checked = _forms(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
 
@@ -365,6 +386,28 @@ def _classes_clipped(x: Array, target: Array, weight: None, ignore_index: Any, r
 nll_loss = _forms(_likelihood, _likelihood_shape, picks=False)
 _LIKELIHOOD = _forms(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
 nll_loss_checked = _LIKELIHOOD._replace(function=_likelihood_checked)
+
+
+def _likelihood_grad(grad: Array, aval: Aval, x: Array, target: Array, ignore_index: Any, reduction: str) -> Array:
+    found = np.zeros(x.shape, x.dtype)
+    kept = target != ignore_index
+    count = np.count_nonzero(kept)
+    if reduction == "mean":
+        grad = np.true_divide(grad, x.dtype.type(count))
+    if count == target.size and _in_range(target, x.shape[1]):
+        found.reshape(-1)[target + _starts_of_rows(*x.shape)] = -grad
+        return found
+    kept &= (target >= 0) & (target < x.shape[1])  # of others the checked twin tells
+    found.reshape(-1)[(target + _starts_of_rows(*x.shape))[kept]] = -(grad[kept] if reduction == "none" else grad)
+    return found
+
+
+def _likelihood_grad_result(grad: Array, aval: Aval, x: Array, target: Array, *others: Any, reduction: str) -> Array | None:
+    fits = len(others) == 1 and x.size and _likelihood_shape(x, target, None, others[0], reduction) is not None  # else there are weights
+    return stand_in(x.shape, x.dtype) if fits else None
+
+
+nll_loss_vjp = Forms(_likelihood_grad, _likelihood_grad_result, True)
 
 
 # ---------------------------------------------------------------------- order

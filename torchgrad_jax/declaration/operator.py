@@ -468,9 +468,9 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         int64 pair (bad, number).
     numpy: the function once more, on NumPy arrays, for what NumPy does at once (views, filled arrays): the shape of the result is then found, and a
         new program interpreted, without tracing. See `numpy_forms`.
-    numpy_vjp: the gradient of the first tensor likewise, if the function is linear or the formula saves nothing: function of (grad, aval of the
-        tensor, numbers..., **statics). Of several results it is given the list of their gradients, None for one that is not defined; where the first
-        parameter is a list of tensors it is given their avals and returns the gradients of all.
+    numpy_vjp: the gradient of the first tensor likewise: function of (grad, aval of the tensor, what its formula saves..., **statics). Of several
+        results it is given the list of their gradients, None for one that is not defined; where the first parameter is a list of tensors it is
+        given their avals and returns the gradients of all.
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
     written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.

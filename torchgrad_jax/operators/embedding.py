@@ -48,7 +48,7 @@ _SCHEMA = "(Tensor weight, Tensor indices, int padding_idx, bool scale_grad_by_f
 
 
 @op("embedding" + _SCHEMA, method=False, toplevel=False, real="embedding", grads={"weight": _embedding_grad},
-    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding)  # fmt: skip
+    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding, numpy_vjp=numpy_indexing.embedding_vjp)  # fmt: skip
 def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """The rows of `weight` at `indices`, which are known to be in range."""
     return _rows(weight, indices)
@@ -56,7 +56,8 @@ def embedding(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: b
 
 @op("embedding_checked" + _SCHEMA, method=False, toplevel=False, node="EmbeddingBackward0", real="embedding",
     grads={"weight": _embedding_grad}, check=lambda offender: IndexError("index out of range in self"),
-    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding_checked)  # fmt: skip
+    attributes="sparse=False weight_sym_argsize_0", numpy=numpy_indexing.embedding_checked,
+    numpy_vjp=numpy_indexing.embedding_vjp)  # fmt: skip
 def embedding_checked(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     """`embedding` for indices that may be out of range."""
     return _rows(weight, indices), first_outside(indices, 0, weight.shape[0])

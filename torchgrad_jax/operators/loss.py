@@ -286,6 +286,7 @@ def _declare_nll() -> None:
             node=node, constants={"weight": f"{name}_forward"}, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad}
         )  # fmt: skip
         forms = (numpy_indexing.nll_loss, numpy_indexing.nll_loss_checked) if name == "nll_loss" else (None, None)
+        common["numpy_vjp"] = numpy_indexing.nll_loss_vjp if name == "nll_loss" else None
         op(f"_{name}{schema}", numpy=forms[0], **common)(_nll)
         op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), numpy=forms[1], **common)(_checked_nll)
 

@@ -40,6 +40,8 @@ MOST_FORMS = 1024
 # After so many new programs in a row of whose loops there is no other length, only each so manieth is searched, until there is one, or it comes back:
 # a search takes 1 to 2 us an operation.
 IN_VAIN, SOME = 12, 4
+# So many programs are met before any is searched: the first turns of a loop that makes its gradients and states are programs of their own.
+FIRST = 2
 
 
 class Program(ProgramFields):
@@ -171,17 +173,18 @@ class Program(ProgramFields):
 
 
 class _Forms:
-    """What is compiled of programs that differ in how often their loops go round. in_vain: how many
-    programs in a row have been met without another one."""
+    """What is compiled of programs that differ in how often their loops go round. met: how many programs have been; in_vain: how many of them in a
+    row, without another one."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Form] = {}
-        self.in_vain = 0
+        self.met = self.in_vain = 0
 
     def are_worth_a_search(self) -> bool:
         """Whether a new program is searched for loops, which is one more so far."""
+        self.met += 1
         self.in_vain += 1
-        return self.in_vain <= IN_VAIN or self.in_vain % SOME == 0
+        return self.met > FIRST and (self.in_vain <= IN_VAIN or self.in_vain % SOME == 0)
 
     def common(self, key: Any) -> Form:
         """The one Form of all programs with these loops, which now are one more."""
