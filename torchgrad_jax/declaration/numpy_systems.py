@@ -7,6 +7,7 @@ Unlike other forms they give what these give to rounding only, as the interprete
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,32 +26,15 @@ def _fits(a: Array) -> bool:
     return blocks.by_numbers and a.ndim == 2 and a.dtype.char in "fd" and 0 < a.shape[0] == a.shape[1] <= _MOST
 
 
-def _factors(a: Array) -> tuple[Array, Array, Array]:
-    """Both triangles in one matrix, the pivots from 0, and the order of the rows."""
-    n = len(a)
-    lu, pivots, order = np.array(a, order="C"), np.empty(n, _INTS), np.empty(n, _INTS)
-    blocks.factorize(lu[None], pivots, order)
-    return lu, pivots, order
-
-
-def _outcome(lu: Array) -> Array:
-    diagonal = lu.diagonal()
-    if diagonal.all():
-        return RIGHT
-    return np.array([1, np.flatnonzero(diagonal == 0)[0] + 1], np.int64)
-
-
-def _substituted(lu: Array, x: Array) -> None:
-    """Write the solution of L U X = x over the right side."""
-    blocks.substitute(lu[None], x[None], False, True, True)
-    blocks.substitute(lu[None], x[None], False, False, False)
+def _outcome(zero: int) -> Array:
+    return np.array([1, zero], np.int64) if zero else RIGHT
 
 
 def _solved(a: Array, b: Array, left: bool) -> tuple[Array, Array, Array, Array]:
-    lu, pivots, order = _factors(a)
-    x = b[order]
-    _substituted(lu, x[:, None] if b.ndim == 1 else x)
-    return x, lu, pivots + _ONE, _outcome(lu)
+    lu, pivots, order, zero = blocks.factors(a)
+    x = b.take(order, 0)
+    blocks.solve(lu, x)
+    return x, lu, pivots + _ONE, _outcome(zero)
 
 
 def _solve_result(a: Array, b: Array, left: bool) -> Any:
@@ -58,24 +42,29 @@ def _solve_result(a: Array, b: Array, left: bool) -> Any:
     return (b, a, stand_in(a.shape[:1], _INTS), _OUTCOME) if fits else None
 
 
+@cache
+def _rows(size: int) -> Array:
+    return np.arange(size)
+
+
 def _inverted(a: Array) -> tuple[Array, Array]:
-    lu, _, order = _factors(a)
+    lu, _, order, zero = blocks.factors(a)
     x = np.zeros(a.shape, a.dtype)
-    x[np.arange(len(a)), order] = 1
-    _substituted(lu, x)
-    return x, _outcome(lu)
+    x[_rows(len(a)), order] = 1
+    blocks.solve(lu, x)
+    return x, _outcome(zero)
 
 
 def _sign_and_logarithm(a: Array) -> tuple[Array, Array, Array, Array]:
-    lu, pivots, _ = _factors(a)
-    numbers = lu.diagonal().tolist()
-    negative = sum([number < 0 for number in numbers]) + sum([at != i for i, at in enumerate(pivots.tolist())])
-    if all(map(math.isfinite, numbers)) and 0 not in numbers:
-        sign = np.array(-1 if negative % 2 else 1, a.dtype)
-    else:
-        sign = np.prod(np.sign(lu.diagonal())) * a.dtype.type(-1 if (pivots != np.arange(len(a))).sum() % 2 else 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(sign), np.log(np.abs(lu.diagonal())).sum(dtype=a.dtype), lu, pivots + _ONE
+    lu, pivots, _, zero = blocks.factors(a)
+    numbers, exchanged = lu.diagonal().tolist(), np.count_nonzero(pivots != _rows(len(a)))
+    if zero or not math.isfinite(sum(numbers)):
+        diagonal = lu.diagonal()
+        sign = np.asarray(np.prod(np.sign(diagonal)) * a.dtype.type(-1 if exchanged % 2 else 1))
+        return sign, np.add.reduce(np.log(np.abs(diagonal))), lu, pivots + _ONE
+    negative = exchanged + sum([number < 0 for number in numbers])
+    logarithm = sum([math.log(abs(number)) for number in numbers])
+    return np.array(-1 if negative % 2 else 1, a.dtype), np.array(logarithm, a.dtype), lu, pivots + _ONE
 
 
 def _slogdet_result(a: Array) -> Any:

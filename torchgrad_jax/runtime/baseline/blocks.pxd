@@ -46,6 +46,14 @@ cpdef add_rows(object rows, object places, object updates)
 cpdef factorize(object a, object pivots, object order)
 
 
+@cython.locals(letter=int, size=Py_ssize_t, matrix="char*")
+cpdef tuple factors(object a)
+
+
+@cython.locals(letter=int, size=Py_ssize_t, columns=Py_ssize_t, matrix="char*", right="char*")
+cpdef solve(object lu, object x)
+
+
 @cython.locals(letter=int, width=int, matrix="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t)
 cpdef cholesky(object a)
 

@@ -191,7 +191,7 @@ class Function:
 
 # ---------------------------------------------------------------------- half precision
 
-SINGLE = np.dtype(np.float32)
+SINGLE, _INTS = np.dtype(np.float32), np.dtype(np.int32)
 # Below, the conversion of the elements one by one takes no longer, float16's by NumPy and bfloat16's by ml_dtypes.
 _FEW, _FEW_BRAINS = 256, 1024
 # What converts between dtypes of these letters: the operation, and the letters of the memory.
@@ -257,6 +257,25 @@ def factorize(a: Any, pivots: Any, order: Any) -> None:
     for i in range(count):
         pivot = lanes.at(exchanged, 4, i * min(rows, columns))
         lanes.factorize(letter, lanes.at(matrix, width, i * rows * columns), pivot, lanes.at(rows_now, 4, i * rows), rows, columns)
+
+
+def factors(a: Any) -> tuple[Any, Any, Any, int]:
+    """Of one square matrix, float32 or float64: both triangles of its LU factorization in one, the pivots from 0, the order of the rows, and which of
+    the diagonal's elements is the first 0, from 1; 0 for none."""
+    letter, size = ord(a.dtype.char), a.shape[0]
+    lu, pivots, order = np.array(a, order="C"), np.empty(size, _INTS), np.empty(size, _INTS)
+    matrix = lanes.memory(lu, lu.nbytes, letter, True)
+    lanes.factorize(letter, matrix, lanes.memory(pivots, 4 * size, 105, True), lanes.memory(order, 4 * size, 105, True), size, size)
+    return lu, pivots, order, lanes.first_zero(letter, matrix, size)
+
+
+def solve(lu: Any, x: Any) -> None:
+    """Write the solution of L U X = x over the right side, contiguous, of one column or several. lu: see `factors`."""
+    letter, size = ord(lu.dtype.char), lu.shape[0]
+    matrix, right = lanes.memory(lu, lu.nbytes, letter, False), lanes.memory(x, x.nbytes, letter, True)
+    columns = x.size // size
+    lanes.substitute(letter, matrix, right, size, columns, False, True, True)
+    lanes.substitute(letter, matrix, right, size, columns, False, False, False)
 
 
 def cholesky(a: Any) -> None:

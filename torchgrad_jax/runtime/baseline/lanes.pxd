@@ -390,6 +390,18 @@ cdef inline void factorize(int letter, char* a, char* pivots, char* order, Py_ss
         _factorize(<double*>a, <int*>pivots, <int*>order, rows, columns)
 
 
+cdef inline Py_ssize_t _first_zero(real* a, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(size):
+        if a[i * size + i] == 0:
+            return i + 1
+    return 0
+
+
+cdef inline Py_ssize_t first_zero(int letter, char* a, Py_ssize_t size) noexcept nogil:
+    return _first_zero(<float*>a, size) if letter == 102 else _first_zero(<double*>a, size)
+
+
 cdef inline void _cholesky(real* a, Py_ssize_t size) noexcept nogil:
     cdef Py_ssize_t k, i, j
     cdef real pivot, factor

@@ -179,6 +179,12 @@ def factorize(letter: int, a: Any, pivots: Any, order: Any, rows: int, columns: 
         a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
 
 
+def first_zero(letter: int, a: Any, size: int) -> int:
+    """The place, from 1, of the first 0 on the diagonal of a square matrix; 0 where there is none."""
+    zero = a[: size * size : size + 1] == 0
+    return int(np.argmax(zero)) + 1 if zero.any() else 0
+
+
 def cholesky(letter: int, a: Any, size: int) -> None:
     """Write its Cholesky factor over a matrix, of which the lower triangle is read: nan everywhere if there is none."""
     a = a[: size * size].reshape(size, size)
