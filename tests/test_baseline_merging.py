@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
 from torchgrad_jax.runtime.baseline.carrying import Product
-from torchgrad_jax.runtime.baseline.products import _of_matrices
+from torchgrad_jax.runtime.baseline.products import of_matrices
 
 pytestmark = pytest.mark.operators
 compiled = not isinstance(blocks.Chain.__call__, FunctionType)
@@ -113,7 +113,7 @@ def test_views_that_give_all_elements_are_one_call():
 @pytest.mark.skipif(not compiled, reason="products are NumPy's then")
 @pytest.mark.parametrize("bias", [(5,), (1,), (1, 5), (3, 5)])
 def test_a_bias_is_added_where_its_product_is_made(bias):
-    product, dtype = _of_matrices(False, True, np.dtype(np.float32)), np.float32
+    product, dtype = of_matrices(False, True, np.dtype(np.float32)), np.float32
     random = np.random.default_rng(0)
     x, y, b = (random.standard_normal(shape).astype(dtype) for shape in ((3, 4), (5, 4), bias))
     steps = [(product, ["x", "y"], "p"), (np.add, ["b", "p"], "s"), (np.tanh, ["s"], "t")]
@@ -125,7 +125,7 @@ def test_a_bias_is_added_where_its_product_is_made(bias):
 
 
 def test_a_product_that_is_read_elsewhere_too_stays():
-    product = _of_matrices(False, False, np.dtype(np.float32))
+    product = of_matrices(False, False, np.dtype(np.float32))
     x, b = np.ones((2, 2), np.float32), np.ones(2, np.float32)
     program = merged([(product, ["x", "x"], "p"), (np.add, ["p", "b"], "s")], ["x", "b"], ["p", "s"])
     for _ in range(2):

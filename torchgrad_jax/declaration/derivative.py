@@ -365,6 +365,11 @@ class Vjp:
 def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
     """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
     bound: Any = sig.bop
+    if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
+        wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
+        avals = [sig.specs[i] for i in inputs]
+        of_all = numpy_forms.applied(wanted, lambda function: lambda grad, *saved: function(grad, avals, *saved))
+        return lambda specs: of_all if specs[0] is sig.avals[0] else None
     form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
     several = form is not None and type(bound.layout[0]) is int
     if form is None or not (several or inputs == (0,)):

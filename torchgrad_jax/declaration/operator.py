@@ -101,6 +101,7 @@ class Operator:
     check: Callable[..., Any] | None = None
     numpy: Form | None = None
     numpy_vjp: Form | None = None
+    numpy_grads: Callable[[tuple[str, ...]], Forms] | None = None
     results: tuple[str, ...] | None = None
     inplace: bool | str = False
     written: str | None = None
@@ -246,7 +247,7 @@ class BoundOperator:
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, in the operands' order; None where it has none."""
         form = self.operator.numpy
-        if form is None or self.operator.promote is not None:
+        if form is None or self.operator.promote not in (None, "same"):
             return None
         targets = _number_dtypes(self, specs)
         if not all([numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets]):  # type: ignore[index] - a number's
@@ -471,6 +472,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     numpy_vjp: the gradient of the first tensor likewise: function of (grad, aval of the tensor, what its formula saves..., **statics). Of several
         results it is given the list of their gradients, None for one that is not defined; where the first parameter is a list of tensors it is
         given their avals and returns the gradients of all.
+    numpy_grads: likewise, the form of all gradients of the operands of these names: function of (grad, their avals, what their formulas save...).
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
     written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_products
 from torchgrad_jax.declaration.converting import broadcast_to, where
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.refusals import refusing
@@ -41,7 +41,8 @@ def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
 
 @op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_check_addmm,
     grads={"self": SAME, "mat1": lambda grad, mat2: dot(grad, adjoint(mat2)),
-           "mat2": lambda grad, mat1: dot(adjoint(mat1), grad)}, attributes="mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1")  # fmt: skip
+           "mat2": lambda grad, mat1: dot(adjoint(mat1), grad)}, attributes="mat1_sym_sizes mat2_sym_sizes alpha=1 beta=1",
+    numpy=numpy_products.affine, numpy_grads=numpy_products.gradients_of_affine)  # fmt: skip
 def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     """mat1 @ mat2 + self."""
     if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once

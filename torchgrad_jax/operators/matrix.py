@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration import dtypes, numpy_products, promotion
 from torchgrad_jax.declaration.converting import convert, where, zeros_like
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
 from torchgrad_jax.declaration.refusals import refusing
@@ -74,7 +74,8 @@ def _mm_shapes(a: Aval, b: Aval) -> None:
 
 @op("mm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("addmm_impl_cpu_", _mm_shapes),
     grads={"self": lambda grad, mat2: dot(grad, adjoint(mat2)), "mat2": lambda grad, self: dot(adjoint(self), grad)},
-    attributes="self_sym_sizes mat2_sym_sizes", unlike=MATRICES_UNLIKE)  # fmt: skip
+    attributes="self_sym_sizes mat2_sym_sizes", unlike=MATRICES_UNLIKE, numpy=numpy_products.multiplied,
+    numpy_grads=numpy_products.gradients_of_product)  # fmt: skip
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices."""
     return dot(x, y)
@@ -97,7 +98,8 @@ def batched_dot(x: Any, y: Any) -> Any:
 
 
 @op("bmm(Tensor self, Tensor mat2)", multilinear=True, promote="same", validate=_of_numbers("bmm", _bmm_shapes),
-    grads={"self": lambda grad, mat2: batched_dot(grad, adjoint(mat2)), "mat2": lambda grad, self: batched_dot(adjoint(self), grad)})  # fmt: skip
+    grads={"self": lambda grad, mat2: batched_dot(grad, adjoint(mat2)), "mat2": lambda grad, self: batched_dot(adjoint(self), grad)},
+    numpy=numpy_products.multiplied, numpy_grads=numpy_products.gradients_of_product)  # fmt: skip
 def bmm(x: Any, y: Any) -> Any:
     """The products of two batches of matrices."""
     return batched_dot(x, y)

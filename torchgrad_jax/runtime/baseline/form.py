@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
+from torchgrad_jax.runtime.baseline.cost import CHEAP, SHARED, STEP
 
 
 class Forms(NamedTuple):
@@ -15,7 +15,8 @@ class Forms(NamedTuple):
     function: of its operands in order; it never writes to them, and its result may be a view of them. result: gives, of the same arguments, what has
     the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
-    its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well.
+    its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
+    nanoseconds that products of matrices take, of the arrays.
     """
 
     function: Callable[..., Any]
@@ -24,28 +25,29 @@ class Forms(NamedTuple):
     overwriting: Callable[..., Any] | None = None
     picks: bool = False
     each: float = 0.0
+    takes: Callable[..., float] | None = None
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each)
+        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes)
 
 
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    moved: how many bytes it copies. elements: how many its first operand has. multiplies, alike: see Plan.
+    moved: how many bytes it copies. elements: how many its first operand has. products: nanoseconds that products take. multiplies, alike: see Plan.
     """
 
     multiplies = False
     __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting")
 
-    def __init__(self, forms: Forms, single: bool, moved: int, elements: int) -> None:
+    def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0) -> None:
         self.function, self.single, self.fresh = forms.function, single, forms.fresh
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
-        self.alike = forms.each * elements
-        self.cost = STEP + CHEAP * moved / 4 + self.alike
+        self.alike = forms.each * elements + min(products, SHARED)
+        self.cost = STEP + CHEAP * moved / 4 + forms.each * elements + products
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)

@@ -77,7 +77,7 @@ def _multiplying(eqn: Any, work: np.dtype) -> Any:
     left_order, right_order = (*lb, *lf, *lc), (*rb, *rc, *rf)
     left_shape, right_shape = (*batch, math.prod(kept), inner), (*batch, inner, math.prod(columns))
     shape = (*batch, *kept, *columns)
-    matmul = _of_matrices(False, False, work)
+    matmul = of_matrices(False, False, work)
 
     def multiply(a: Any, b: Any) -> Any:
         a, b = a.transpose(left_order).reshape(left_shape), b.transpose(right_order).reshape(right_shape)
@@ -95,10 +95,10 @@ def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...], dty
     turned, other = lc == (0,), rc == (1,)
     if right == 1:
         return AnySizes(lambda a, b: np.matmul(_for_blas(a.T if turned else a), b))
-    return AnySizes(_of_matrices(turned, other, dtype))
+    return AnySizes(of_matrices(turned, other, dtype))
 
 
-def _of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
+def of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
     """The products of matrices, or of their transposes: of the first ones' if `turned`, of the `other` ones'."""
 
     def multiply(a: Any, b: Any) -> Any:
@@ -113,7 +113,7 @@ def _of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
 def _of_batches(left_order: tuple[int, ...], right_order: tuple[int, ...], dtype: np.dtype) -> Any:
     """The products of matrices, as many as the batch has, with the dimensions in these orders."""
     left, right = (order if order != tuple(range(len(order))) else None for order in (left_order, right_order))
-    multiply = _of_matrices(False, False, dtype)
+    multiply = of_matrices(False, False, dtype)
     if left is None and right is None:
         return AnySizes(multiply)
     return AnySizes(lambda a, b: multiply(a if left is None else a.transpose(left), b if right is None else b.transpose(right)))

@@ -1,0 +1,114 @@
+"""Products of matrices and the affine map, with their gradients: their forms on NumPy arrays. See `numpy_forms.py`.
+
+They call what the interpreter calls for the traced ones. A layer's new sizes are then not traced, which takes more than a small product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.declaration.numpy_forms import Array
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.cost import CHEAP, multiplies_natively, product
+from torchgrad_jax.runtime.baseline.products import of_matrices
+from torchgrad_jax.runtime.baseline.reducing import summing
+from torchgrad_jax.runtime.operation import stand_in
+from torchgrad_jax.runtime.value import Aval
+
+# Threads share additions to more elements than these, where they are traced.
+_MOST = 1 << 16
+_multiplying = cache(of_matrices)
+
+
+def _product(a: Array, b: Array, left: bool = False, right: bool = False) -> Array:
+    return _multiplying(left, right, a.dtype)(a, b)
+
+
+def _shape(a: Array, b: Array, left: bool = False, right: bool = False) -> tuple[int, ...] | None:
+    """That of a product, of the transpose of the first ones if `left`, of the others if `right`; None where there is no form."""
+    if a.ndim != b.ndim or a.ndim < 2 or a.dtype != b.dtype or not multiplies_natively(a.dtype) or not (a.size and b.size):
+        return None
+    (rows, inner), (same, columns) = a.shape[-2:][:: -1 if left else 1], b.shape[-2:][:: -1 if right else 1]
+    return (*a.shape[:-2], rows, columns) if inner == same and a.shape[:-2] == b.shape[:-2] else None
+
+
+def _takes(a: Array, b: Array, left: bool = False, right: bool = False) -> float:
+    rows, inner = a.shape[-2:][:: -1 if left else 1]
+    return product(math.prod(a.shape[:-2]), rows, inner, b.shape[-2 if right else -1], a.dtype)
+
+
+def _multiplied_result(a: Array, b: Array) -> Array | None:
+    shape = _shape(a, b)
+    return None if shape is None else stand_in(shape, a.dtype)
+
+
+def _affine(bias: Array, a: Array, b: Array) -> Array:
+    multiply = _multiplying(False, False, a.dtype)
+    if bias.shape == b.shape[1:] and bias.flags.c_contiguous:
+        return multiply(a, b, bias)
+    return np.add(multiply(a, b), bias)
+
+
+def _affine_result(bias: Array, a: Array, b: Array) -> Array | None:
+    shape = _shape(a, b) if a.ndim == 2 else None
+    if shape is None or bias.dtype != a.dtype or shape[0] * shape[1] > _MOST:
+        return None
+    return stand_in(shape, a.dtype) if bias.shape in ((), shape[1:], shape, (1, shape[1]), (shape[0], 1), (1,)) else None
+
+
+multiplied = Forms(_product, _multiplied_result, True, takes=_takes)
+affine = Forms(_affine, _affine_result, True, takes=lambda bias, a, b: _takes(a, b) + CHEAP * a.shape[0] * b.shape[1])
+
+
+# ---------------------------------------------------------------------- gradients
+
+
+def _of(first: str, second: str, added: str | None = None) -> Callable[[tuple[str, ...]], Forms]:
+    """The form of the gradients of `wanted` operands of a product, of these names, and of what is added to it."""
+
+    @cache
+    def gradients(wanted: tuple[str, ...]) -> Forms:
+        def operands(saved: Sequence[Any]) -> tuple[Any, Any]:
+            """Each is saved for the other's gradient."""
+            return saved[0] if second in wanted else None, saved[-1] if first in wanted else None
+
+        def function(grad: Array, avals: Sequence[Aval], *saved: Array) -> Any:
+            a, b = operands(saved)
+            made = {name: _product(*pair) for name, pair in _pairs(grad, a, b).items() if name in wanted}
+            if added in wanted:
+                made[added] = _summed(grad, avals[wanted.index(added)].shape)
+            return made[wanted[0]] if len(wanted) == 1 else tuple([made[name] for name in wanted])
+
+        def result(grad: Array, avals: Sequence[Aval], *saved: Array) -> Any:
+            a, b = operands(saved)
+            shapes = {name: _shape(*pair) for name, pair in _pairs(grad, a, b).items() if name in wanted}
+            if added in wanted:
+                shape = avals[wanted.index(added)].shape
+                shapes[added] = shape if shape in (grad.shape[1:], grad.shape) and multiplies_natively(grad.dtype) else None
+            if None in shapes.values() or not grad.size:
+                return None
+            made = [stand_in(shapes[name], grad.dtype) for name in wanted]  # type: ignore[arg-type] # None is not among them
+            return made[0] if len(made) == 1 else tuple(made)
+
+        def _pairs(grad: Array, a: Any, b: Any) -> dict[str, tuple[Any, ...]]:
+            return {first: (grad, b, False, True), second: (a, grad, True, False)}
+
+        def takes(grad: Array, *saved: Array) -> float:
+            pairs = _pairs(grad, *operands(saved))
+            return sum([_takes(*pairs[name]) for name in wanted if name != added]) + CHEAP * grad.size
+
+        return Forms(function, result, takes=takes)
+
+    return gradients
+
+
+def _summed(grad: Array, shape: tuple[int, ...]) -> Array:
+    return grad if shape == grad.shape else summing((0,), grad.dtype)(grad)
+
+
+gradients_of_product, gradients_of_affine = _of("self", "mat2"), _of("mat1", "mat2", "self")
