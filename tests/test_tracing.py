@@ -21,6 +21,7 @@ BF16 = np.dtype(jnp.bfloat16)
 UNARY = [
     lax.exp, lax.log, lax.sqrt, lax.tanh, lax.neg, lax.abs, lax.sign, lax.floor, lax.square, lax.is_finite, lax.logistic, lax.erf, lax.bitwise_not,
     lambda x: lax.integer_pow(x, 3), lambda x: lax.convert_element_type(x, F32), lambda x: lax.convert_element_type(x, BOOL),
+    operator.neg, operator.invert,
 ]  # fmt: skip
 BINARY = [
     lax.add, lax.sub, lax.mul, lax.div, lax.rem, lax.max, lax.min, lax.pow, lax.atan2, lax.eq, lax.lt, lax.bitwise_and, lax.shift_left, lax.nextafter,
@@ -120,6 +121,15 @@ def test_what_moves_and_sums(shape, data):
     hold_alike(lambda x: lax.squeeze(x, axes), (shape, F32))
     hold_alike(lambda x: lax.reshape(x, (int(np.prod(shape)),)), (shape, F32))
     hold_alike(lambda x: lax.reshape(x, (3, 2)), (shape, F32))
+    starts, limits = (data.draw(st.lists(st.integers(-1, 5), min_size=rank, max_size=rank)) for _ in range(2))
+    strides = data.draw(st.sampled_from([None, (1,) * rank, (2,) * rank]))
+    hold_alike(lambda x: lax.slice(x, starts, limits, strides), (shape, F32))
+
+
+@given(st.lists(shapes, min_size=1, max_size=3), st.integers(-1, 3), st.sampled_from([F32, I64, BF16]))
+def test_what_joins(shapes, dimension, dtype):
+    hold_alike(lambda *x: lax.concatenate(x, dimension), *[(shape, F32) for shape in shapes])
+    hold_alike(lambda *x: lax.concatenate(x, dimension), *[(shapes[0], F32) for _ in shapes], (shapes[0], dtype))
 
 
 @given(shapes, shapes, st.data())
@@ -170,6 +180,8 @@ _OPTIONS = {
     "broadcast_in_dim": {"shape": (4, 2, 3), "broadcast_dimensions": (1, 2), "sharding": None},
     "reshape": {"new_sizes": (6,), "dimensions": None, "sharding": None},
     "squeeze": {"dimensions": ()},
+    "slice": {"start_indices": (0, 1), "limit_indices": (2, 3), "strides": None},
+    "concatenate": {"dimension": 1},
     "transpose": {"permutation": (1, 0)},
     "dot_general": {"dimension_numbers": (((0,), (0,)), ((), ())), "precision": None, "preferred_element_type": None, "out_sharding": None},
     "mul": {"out_dtype": None},

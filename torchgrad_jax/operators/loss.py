@@ -140,7 +140,7 @@ def _bce_types(x: Aval, y: Aval, weight: Aval | None, **_: Any) -> None:
 
 
 def _outside_unit(x: Any) -> Any:
-    return jnp.any(~((x >= 0) & (x <= 1)))
+    return lax.reduce_or(~((x >= 0) & (x <= 1)), tuple(range(x.ndim)))
 
 
 _BCE = "(Tensor self, Tensor target, Tensor? weight, str reduction)"

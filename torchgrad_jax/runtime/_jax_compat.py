@@ -213,6 +213,17 @@ def _operator(name: str, primitive: Any, kinds: str, reversed: bool = False, **p
     setattr(_Tracer, name, operate)
 
 
+def _alone(name: str, primitive: Any, kinds: str) -> None:
+    """Give tracers an operator of one operand."""
+    plain = getattr(_JaxTracer, name)
+
+    def operate(self: Any) -> Any:
+        aval = self.aval
+        return primitive.bind(self) if aval.dtype.kind in kinds and not aval.weak_type else plain(self)
+
+    setattr(_Tracer, name, operate)
+
+
 def _give_operators() -> None:
     lax = jax.lax
     for name, primitive, kinds in (("add", lax.add_p, "iufcV"), ("sub", lax.sub_p, "iufcV"), ("truediv", lax.div_p, "fV")):
@@ -220,6 +231,10 @@ def _give_operators() -> None:
         _operator(f"__r{name}__", primitive, kinds, reversed=True)
     _operator("__mul__", lax.mul_p, "iufcV", out_dtype=None)
     _operator("__rmul__", lax.mul_p, "iufcV", reversed=True, out_dtype=None)
+    _operator("__and__", lax.and_p, "b")
+    _operator("__or__", lax.or_p, "b")
+    _alone("__neg__", lax.neg_p, "ifcV")
+    _alone("__invert__", lax.not_p, "b")
     for name, primitive in (("lt", lax.lt_p), ("le", lax.le_p), ("gt", lax.gt_p), ("ge", lax.ge_p), ("eq", lax.eq_p), ("ne", lax.ne_p)):
         _operator(f"__{name}__", primitive, "iufV")
 

@@ -77,8 +77,9 @@ def chosen(present: Any, new: Any, old: Any) -> Any:
 
 def before(states: Any, start: Any, reverse: bool) -> Any:
     """The state that each step began with."""
-    first = start[None]
-    return jnp.concatenate([states[1:], first] if reverse else [first, states[:-1]])
+    first, times = lax.expand_dims(start, (0,)), states.shape[0]
+    rest = lax.slice_in_dim(states, 1, times) if reverse else lax.slice_in_dim(states, 0, times - 1)
+    return lax.concatenate([rest, first] if reverse else [first, rest], 0)
 
 
 def plus(x: Any, more: Any) -> Any:
@@ -109,7 +110,7 @@ def back(of_gates: Any, weight: Any) -> Any:
 
 def added_up(of_gates: Any) -> Any:
     """The gradient of what was added at each step."""
-    return jnp.sum(of_gates, (0, 1))
+    return lax.reduce_sum(of_gates, (0, 1))
 
 
 def nothing(like: Any, grad: Any) -> Any:

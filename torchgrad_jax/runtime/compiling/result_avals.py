@@ -128,6 +128,26 @@ def _transposed(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
     return tuple([x.shape[i] for i in order]), x.dtype
 
 
+@_rule(lax.slice_p)
+def _sliced(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
+    (x,), starts, limits, strides = avals, parameters["start_indices"], parameters["limit_indices"], parameters["strides"]
+    if x.weak_type or len(starts) != len(x.shape) or len(limits) != len(x.shape) or strides is not None or not _are_sizes((*starts, *limits)):
+        return None
+    fits = all([start <= limit <= n for start, limit, n in zip(starts, limits, x.shape, strict=True)])
+    return (tuple([limit - start for start, limit in zip(starts, limits, strict=True)]), x.dtype) if fits else None
+
+
+@_rule(lax.concatenate_p)
+def _joined(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
+    first, dimension = avals[0], parameters["dimension"]
+    rest = _without(first, (dimension,))
+    if rest is None or not all([x.dtype == first.dtype and len(x.shape) == len(first.shape) and _without(x, (dimension,)) == rest for x in avals]):
+        return None
+    shape = list(first.shape)
+    shape[dimension] = sum([x.shape[dimension] for x in avals])
+    return tuple(shape), first.dtype
+
+
 def _reducing(kinds: str) -> Rule:
     def reduce(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
         (x,) = avals
