@@ -165,8 +165,8 @@ def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
         return Moved(RESHAPED, seen.shape)
     places = {n: d for d, n in enumerate(probe.strides) if probe.shape[d] > 1}
     ones = iter([d for d, n in enumerate(probe.shape) if n == 1])
-    order = [next(ones, None) if n == 1 else places.get(step) for n, step in zip(seen.shape, seen.strides, strict=True)]
-    return Moved(TURNED, tuple(order)) if sorted(order, key=str) == sorted(range(probe.ndim), key=str) else None
+    order = tuple([next(ones, -1) if n == 1 else places.get(step, -1) for n, step in zip(seen.shape, seen.strides, strict=True)])
+    return Moved(TURNED, order) if sorted(order) == list(range(probe.ndim)) else None
 
 
 def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:

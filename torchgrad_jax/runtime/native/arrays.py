@@ -18,5 +18,5 @@ def kept(array: Any) -> bool:
     """Let an array that is memory of its own, in the order of rows, not be written to any more. Whether it is one."""
     if type(array) is not _ndarray or array.base is not None or not array.flags.c_contiguous:
         return False
-    array.setflags(False)  # a quarter of what `flags.writeable = False` takes
+    array.setflags(write=False)
     return True
