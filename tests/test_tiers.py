@@ -51,7 +51,7 @@ def test_what_is_new_is_interpreted():
 def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compiled(monkeypatch):
     x = tj.ones(4, 6)
     monkeypatch.setattr(costs, "COMPILE", 0.0)
-    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 1000.0)
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 300.0)
     monkeypatch.setattr(costs, "CALL", 0.0)
     spent = delta(lambda: [chain(x, 8) for _ in range(20)])
     assert spent["compiled"] == 1 and spent["ran"] >= 15 and spent["interpreted"] >= 1

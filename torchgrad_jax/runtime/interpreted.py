@@ -9,10 +9,12 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline import Merged, Part, quietly
+from torchgrad_jax.runtime.baseline import Merged, Part, carry_out, quietly
+from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.observing.observer import COMPILING, TRACING, timed
+from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.stepping import step_through
 from torchgrad_jax.runtime.structure import last_uses
 
@@ -32,13 +34,14 @@ class Interpreted:
     multiplies: see `quietly`.
     """
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "_runs", "_dying", "_checks")
+    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "_runs", "_dying", "_checks", "_ready")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
         self._runs = 0
         self._dying: Any = None
         self.merged: Merged | None = None
+        self._ready: Any = None
         self.numbers: list[Any] = []
         self.multiplies = any([plan is None or (plan.multiplies and _may_be_shared(call.signature)) for call, plan in zip(calls, plans, strict=True)])
 
@@ -87,12 +90,33 @@ class Interpreted:
         self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big(), self._takes_long())
         keeping.new_calls(len(parts))
 
+    def ready(self) -> tuple[list[Any], list[Any], list[int], list[Any]] | None:
+        """The list of calls without those that do no more than convert a number, its template, the places of the outputs and of the checks' outcomes,
+        and what makes each number of Python's. None until the list is final."""
+        if self.merged is None or not self.merged.final:
+            return None
+        if self._ready is None:
+            (calls, template, places), first = self.merged.ready, len(self.inputs)
+            calls, made = with_numbers(calls, {first + i: KINDS[kind] for i, (kind, _) in enumerate(self.numbers)})
+            self._ready = calls, template, places, [made[first + i] for i in range(len(self.numbers))]
+        return self._ready
+
     def _at_once(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         assert self.merged is not None
         given = [np.asarray(a) for a in arrays]
         arrays.clear()
-        given += [numbers[kind][place] for kind, place in self.numbers]
-        found = self.merged(given)
+        ready = self.ready()
+        if ready is None:
+            found = self.merged([*given, *[numbers[kind][place] for kind, place in self.numbers]])
+        else:
+            calls, template, places, makers = ready
+            plain = {kind: a.tolist() for kind, a in numbers.items()}
+            given += [make(plain[kind][place]) for make, (kind, place) in zip(makers, self.numbers, strict=True)]
+            values = template.copy()
+            values[: len(given)] = given
+            given.clear()  # so that each can be dropped
+            carry_out(calls, values)
+            found = [values[i] for i in places]
         results = [own(a) for a in found[: len(self.outputs)]]
         return [*results, _first_failure(found[len(self.outputs) :])] if self._checks else results
 

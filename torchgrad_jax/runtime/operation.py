@@ -246,8 +246,11 @@ class Signature(SignatureFields):
         outs = (outs,) if alone else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
-        products = 0.0 if found.takes is None else found.takes(*given)
-        self._baseline = NumPyForm(found, alone, _moved(found, given, outs), given[0].size if given else 0, products)
+        size = given[0].size if given else 0
+        if found.takes is None:
+            self._baseline = NumPyForm(found, alone, _moved(found, given, outs), size)
+        else:
+            self._baseline = NumPyForm(found, alone, 0, size, found.takes(*given))
         return True
 
     def _as_of_vectors(self) -> bool:

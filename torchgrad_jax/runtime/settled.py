@@ -15,7 +15,6 @@ import numpy as np
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline import carry_out, quiet_context, quietly, within
-from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.device import CPU
@@ -26,7 +25,6 @@ from torchgrad_jax.runtime.recorder import TURNED, Recorder, roots
 from torchgrad_jax.runtime.recording import holding
 from torchgrad_jax.runtime.recording.epoch import Epoch, running
 from torchgrad_jax.runtime.recording.interrupts import from_outside
-from torchgrad_jax.runtime.recording.step import KINDS
 from torchgrad_jax.runtime.recovery import CheckFailed
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED
 from torchgrad_jax.runtime.worker import Promised
@@ -75,14 +73,12 @@ def settled(program: Any, alive: bytes) -> Settled | None:
     interpreted = program.interpreted
     if program.tier != INTERPRETED or interpreted is None or not program.small:
         return None
-    merged = interpreted.merged
-    if merged is None or not merged.final:
+    ready = interpreted.ready()
+    if ready is None:
         return None
-    (found.calls, found.template, places), found.multiplies = merged.ready, interpreted.multiplies
+    (found.calls, found.template, places, makers), found.multiplies = ready, interpreted.multiplies
     found.places, found.checks = places[: len(found.slots)], places[len(found.slots) :]
-    first = len(found.inputs)
-    found.calls, made = with_numbers(found.calls, {first + i: KINDS[place[0]] for i, place in enumerate(interpreted.numbers)})
-    found.numbers = [(place, made[first + i]) for i, place in enumerate(interpreted.numbers)]
+    found.numbers = list(zip(interpreted.numbers, makers, strict=True))
     return found
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.native import handlers
 
-# In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at.
-RESHAPED, TURNED = -1, -2
+# In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at; or its place is
+# emptied.
+RESHAPED, TURNED, DROPPED = -1, -2, -3
 
 
 def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
@@ -27,6 +28,8 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
             values[out] = values[a].reshape(function)
         elif arity == -2:
             values[out] = values[a].transpose(function)
+        elif arity == -3:
+            values[out] = None
         else:
             values[out] = function(*[values[i] for i in operands])
 

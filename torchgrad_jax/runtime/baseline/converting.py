@@ -60,6 +60,7 @@ of_numbers: dict[Any, type] = {}
 _EXACT = 1 << 53
 
 
+@cache
 def _from_python(target: type) -> Any:
     """The conversion of Python's numbers to a floating dtype of NumPy's, which warns of nothing."""
 

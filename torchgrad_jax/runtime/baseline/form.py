@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torchgrad_jax.runtime.baseline.cost import CHEAP, SHARED, STEP
+from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
 
 
 class Forms(NamedTuple):
@@ -16,7 +16,7 @@ class Forms(NamedTuple):
     the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
-    nanoseconds that products of matrices take, of the arrays.
+    nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well.
     """
 
     function: Callable[..., Any]
@@ -46,8 +46,8 @@ class NumPyForm:
         self.function, self.single, self.fresh = forms.function, single, forms.fresh
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
-        self.alike = forms.each * elements + min(products, SHARED)
-        self.cost = STEP + CHEAP * moved / 4 + forms.each * elements + products
+        self.alike = forms.each * elements + products
+        self.cost = STEP + CHEAP * moved / 4 + self.alike
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)

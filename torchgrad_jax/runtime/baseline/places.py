@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED
+from torchgrad_jax.runtime.baseline.carrying import DROPPED, RESHAPED
 
 # A result that may share memory with more arrays than this is followed no further: all of them are left as they are.
 _MOST_HELD = 32
@@ -56,7 +56,7 @@ def assigned(
 ) -> tuple[list[tuple[Any, ...]], list[Any], list[int]]:
     """The calls, the values that a run begins with (inputs first), and where the outputs are, with places given to slots.
 
-    drops: whether what is not needed any more is dropped even where no result takes its place at once: that takes a call of its own, 0.06 us.
+    drops: whether what is not needed any more is dropped even where no result takes its place at once.
     """
     template: list[Any] = [None] * len(inputs)
     place = {slot: i for i, slot in enumerate(inputs)}
@@ -85,12 +85,8 @@ def assigned(
         moved = type(function) is Moved
         calls.append((function.how if moved else function, function.kind if moved else len(reads), a, b, c, tuple(reads), out))
         if drops:
-            calls += [(_nothing, 1, p, 0, 0, (p,), p) for p in [*[p for p in dead if p != out], *unread]]
+            calls += [(None, DROPPED, p, 0, 0, (), p) for p in [*[p for p in dead if p != out], *unread]]
     return calls, template, [place[s] for s in outputs]
-
-
-def _nothing(_: Any) -> None:
-    return None
 
 
 # ---------------------------------------------------------------------- writing over what is not needed any more

@@ -2,7 +2,7 @@
 
 What is new is interpreted. A program is compiled once its interpretations have cost, by estimate, what compiling it costs: whether it comes
 back again or not, that is at most twice what the better choice would have cost (the ski-rental rule). What comes back again and again in a row is
-a loop's, and compiled the sooner the more often it did, but not before its interpretations took a sixth of that. Where a call of the compiled
+a loop's, and compiled the sooner the more often it did, but not before its interpretations took a third of that. Where a call of the compiled
 program would cost more than interpreting it, as with a few operations on small arrays, it never is.
 """
 
@@ -21,7 +21,7 @@ TURNS = 4.5
 # The same of programs that differ in how often a loop in them goes round: the next length is another program.
 LENGTH_TURNS = 6
 # Nobody is to wait for long for what may have been the last time: by then a program has taken this share of its price.
-PATIENCE = 1 / 6
+PATIENCE = 1 / 3
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What compiling a program with a loop takes beside what is in it: 120 ms in all for an RNN's, forward and backward.

@@ -14,6 +14,7 @@ from torchgrad_jax.runtime.recording.fields import CallFields
 
 # Estimated nanoseconds, measured on 2 cores of an AMD EPYC.
 COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
+FIRST, MANY = 2.2, 50  # how much of the latter the first ones that have plans take besides, and how many these are
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
@@ -82,7 +83,7 @@ class Estimate:
         """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
         plans: list[Any] = []
         interprets, by_xla = modes.interprets(), not modes.without_xla
-        primitives, interpreting, running = 0, 0.0, 0.0
+        primitives, known, interpreting, running = 0, 0, 0.0, 0.0
         most, of_alike, of_fused = price.most, price.alike, price.fused
         for c in calls:
             call: CallFields = c
@@ -96,12 +97,13 @@ class Estimate:
                 interpreting += ALONE
                 continue
             primitives += plan.compiling
+            known += plan.compiling
             interpreting += OPERATION + cost
             # Products, factorizations, running sums and the like are not the faster for being compiled.
             running += of_alike * alike + of_fused * max(cost - alike, 0.0)
         self.plans = plans
         self.interpreting += interpreting
-        self.compiling += price.primitive * primitives
+        self.compiling += price.primitive * (primitives + (FIRST * min(known, MANY) if on_host else 0.0))
         return running
 
 
