@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import torchgrad_jax as torch
 from torchgrad_jax.declaration.derivative import plan
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.baseline import NumPyForm
+from torchgrad_jax.runtime.baseline import Merged, NumPyForm, Part
 from torchgrad_jax.runtime.baseline.cost import multiplies_natively
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import Signature
@@ -38,6 +38,11 @@ def run(sig: Any, operands):
     with np.errstate(all="ignore"):
         found = sig.baseline(*operands)
     assert [(a.shape, a.dtype) for a in sig.avals] == [(np.shape(f), f.dtype) for f in found]
+    given, made = range(len(operands)), [-1 - i for i in range(len(found))]
+    program = Merged([Part(sig.baseline, given, made)], given, made)
+    for _ in range(2):
+        for whole, one in zip(program(list(operands)), found, strict=True):
+            np.testing.assert_array_equal(whole, one)
     return found
 
 

@@ -49,9 +49,7 @@ def _multiplied_result(a: Array, b: Array) -> Array | None:
 
 def _affine(bias: Array, a: Array, b: Array) -> Array:
     multiply = _multiplying(False, False, a.dtype)
-    if bias.shape == b.shape[1:] and bias.flags.c_contiguous:
-        return multiply(a, b, bias)
-    return np.add(multiply(a, b), bias)
+    return multiply(a, b, bias) if bias.shape == b.shape[1:] else np.add(multiply(a, b), bias)
 
 
 def _affine_result(bias: Array, a: Array, b: Array) -> Array | None:
@@ -61,8 +59,12 @@ def _affine_result(bias: Array, a: Array, b: Array) -> Array | None:
     return stand_in(shape, a.dtype) if bias.shape in ((), shape[1:], shape, (1, shape[1]), (shape[0], 1), (1,)) else None
 
 
-multiplied = Forms(_product, _multiplied_result, True, takes=_takes)
-affine = Forms(_affine, _affine_result, True, takes=lambda bias, a, b: _takes(a, b) + CHEAP * a.shape[0] * b.shape[1])
+def _affine_steps(bias: Array, a: Array, b: Array) -> Any:
+    return [(_multiplying(False, False, a.dtype), (1, 2, 0))] if bias.shape == b.shape[1:] else None
+
+
+multiplied = Forms(_product, _multiplied_result, True, takes=_takes, steps=lambda a, b: [(_multiplying(False, False, a.dtype), (0, 1))])
+affine = Forms(_affine, _affine_result, True, takes=lambda bias, a, b: _takes(a, b) + CHEAP * a.shape[0] * b.shape[1], steps=_affine_steps)
 
 
 # ---------------------------------------------------------------------- gradients
@@ -102,7 +104,18 @@ def _of(first: str, second: str, added: str | None = None) -> Callable[[tuple[st
             pairs = _pairs(grad, *operands(saved))
             return sum([_takes(*pairs[name]) for name in wanted if name != added]) + CHEAP * grad.size
 
-        return Forms(function, result, takes=takes)
+        def steps(grad: Array, avals: Sequence[Aval], *saved: Array) -> Any:
+            if added in wanted and avals[wanted.index(added)].shape != grad.shape[1:]:
+                return None
+            at_second = len(saved)  # the last of the operands
+            of = {
+                first: (_multiplying(False, True, grad.dtype), (0, at_second)),
+                second: (_multiplying(True, False, grad.dtype), (1, 0)),
+                added: (summing((0,), grad.dtype), (0,)),
+            }
+            return [of[name] for name in wanted]
+
+        return Forms(function, result, takes=takes, steps=steps)
 
     return gradients
 

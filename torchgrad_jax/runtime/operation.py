@@ -250,7 +250,8 @@ class Signature(SignatureFields):
         if found.takes is None:
             self._baseline = NumPyForm(found, alone, _moved(found, given, outs), size)
         else:
-            self._baseline = NumPyForm(found, alone, 0, size, found.takes(*given))
+            form = self._baseline = NumPyForm(found, alone, 0, size, found.takes(*given))
+            form.steps = None if found.steps is None else found.steps(*given)
         return True
 
     def _as_of_vectors(self) -> bool:

@@ -61,7 +61,7 @@ class Product:
         self.turned, self.other, self.otherwise = turned, other, otherwise
 
     def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
-        found = handlers.multiplied(a, b, self.turned, self.other, bias)
+        found = handlers.multiplied(a, b, self.turned, self.other, None if bias is None else contiguous(bias))
         if found is None:
             found = self.otherwise(a, b)
             return found if bias is None else np.add(found, bias)

@@ -16,7 +16,8 @@ class Forms(NamedTuple):
     the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
-    nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well.
+    nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well. steps: gives, of such arrays, for
+    each result a function and the places of the operands that it is of, None where there are none: what a program is merged of.
     """
 
     function: Callable[..., Any]
@@ -26,11 +27,12 @@ class Forms(NamedTuple):
     picks: bool = False
     each: float = 0.0
     takes: Callable[..., float] | None = None
+    steps: Callable[..., Any] | None = None
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes)
+        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps)
 
 
 class NumPyForm:
@@ -40,12 +42,13 @@ class NumPyForm:
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0) -> None:
         self.function, self.single, self.fresh = forms.function, single, forms.fresh
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
+        self.steps: Any = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike
 

@@ -65,7 +65,9 @@ class Merged:
             free += len(made)
             reads = [slots[name] for name in part.operands]
             slots.update(zip(part.results, made, strict=True))
-            if isinstance(part.plan, NumPyForm) and part.plan.single and not reads and (array := part.plan.function()).nbytes <= FOLDED_BYTES:
+            if isinstance(part.plan, NumPyForm) and part.plan.steps is not None:
+                steps += [_Call(f, [reads[p] for p in places], [slot], True) for (f, places), slot in zip(part.plan.steps, made, strict=True)]
+            elif isinstance(part.plan, NumPyForm) and part.plan.single and not reads and (array := part.plan.function()).nbytes <= FOLDED_BYTES:
                 constants[made[0]] = array
             elif isinstance(part.plan, NumPyForm) and part.plan.single:
                 steps.append(_Call(part.plan.function, reads, made, part.plan.fresh, part.plan.overwriting))
