@@ -124,6 +124,21 @@ def test_a_bias_is_added_where_its_product_is_made(bias):
     assert [call[1] for call in program.ready[0] if type(call[0]) is Product] == [3 if bias == (5,) else 2]
 
 
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+def test_two_biases():
+    """The second one is added to the first one's sum: of an affine map, too, which has one of its own."""
+    product = of_matrices(False, False, np.dtype(np.float32))
+    x, b, c = np.ones((2, 2), np.float32), np.ones(2, np.float32), np.arange(2, dtype=np.float32)
+    for first in ([(product, ["x", "x"], "p"), (np.add, ["p", "b"], "s")], [(product, ["x", "x", "b"], "s")]):
+        program = merged([*first, (np.add, ["s", "c"], "t")], ["x", "b", "c"], ["t"])
+        for _ in range(2):
+            np.testing.assert_array_equal(program([x, b, c])[0], x @ x + b + c)
+    m, v = torch.nn.Linear(3, 4), torch.ones(4)
+    y = torch.ones(2, 3)
+    found = [(m(y) + v).tolist() for _ in range(5)]
+    assert all([f == found[0] for f in found])
+
+
 def test_a_product_that_is_read_elsewhere_too_stays():
     product = of_matrices(False, False, np.dtype(np.float32))
     x, b = np.ones((2, 2), np.float32), np.ones(2, np.float32)

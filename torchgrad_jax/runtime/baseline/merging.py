@@ -174,7 +174,8 @@ def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
 def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
     """The steps with a product and the addition of a vector to its rows as one, where they are small: larger ones are added to by several threads."""
     readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
-    products = {s.results[0]: s for s in steps if type(s.function) is Product and readers[s.results[0]] == 1 and facts[s.results[0]].size < LEAST}
+    alone = [s for s in steps if type(s.function) is Product and len(s.operands) == 2]
+    products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1 and facts[s.results[0]].size < LEAST}
     found: dict[int, Assignable] = {}
     for step in steps:
         found[step.results[0]] = step
