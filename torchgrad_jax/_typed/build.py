@@ -30,8 +30,8 @@ def _finder() -> Any:
 typed = _finder()
 # Types are those of the .pxd files alone: annotations say more to a reader (a subclass of tuple is a tuple) than to Cython.
 DIRECTIVES = {"language_level": 3, "auto_pickle": False, "annotation_typing": False, "initializedcheck": False}
-# Debug information doubles the time that it takes, and -O2 adds half of it. These are what gains of that: programs of many kinds of operations
-# take 3 to 5 % less, since what they seldom need is not in the processor's cache beside what they need.
+# Debug information doubles the time that it takes, and -O2 adds half of it. These cost nothing and gain most of what that does: up to 5 % where
+# programs are of many kinds of operations.
 _OF_O2 = ["-freorder-blocks-and-partition", "-freorder-functions", "-finline-small-functions"]
 OPTIONS = [] if sys.platform == "win32" else ["-O1", "-g0", *_OF_O2, "-fno-plt", "-fno-semantic-interposition"]
 # This one makes a pointer of a number, where len() is assigned to a name that held an object.

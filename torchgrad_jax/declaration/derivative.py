@@ -368,7 +368,10 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
     if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
         wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
         avals = [sig.specs[i] for i in inputs]
-        of_avals = lambda function: lambda grad, *saved: function(grad, avals, *saved)  # noqa: E731 - said thrice
+
+        def of_avals(function: Any) -> Any:
+            return lambda grad, *saved: function(grad, avals, *saved)
+
         of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=of_avals(wanted.steps))
         return lambda specs: of_all if specs[0] is sig.avals[0] else None
     form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None

@@ -347,7 +347,7 @@ def _cat_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]:
     return tuple(found)
 
 
-_concatenate = np.concatenate.__wrapped__  # type: ignore[attr-defined] # itself, without asking what else might have been given
+_concatenate = getattr(np.concatenate, "__wrapped__", np.concatenate)  # itself, without asking what else might have been given
 
 
 def _cat(tensors: list[Array], dim: int) -> Array:

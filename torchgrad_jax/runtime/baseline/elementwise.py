@@ -229,17 +229,25 @@ def has_zero(divisor: Any) -> bool:
 @rule("rem", elementwise=True)
 def _rem(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
-    if dtype.kind not in "iu":
-        return _direct(np.fmod, True)(eqn)
+    return _rest(np.fmod, dtype) if dtype.kind in "iu" else _direct(np.fmod, True)(eqn)
+
+
+@rule(WHOLE + "remainder", elementwise=True)
+def _remainder(eqn: Any) -> Any:
+    return _rest(np.remainder, eqn.outvars[0].aval.dtype)
+
+
+def _rest(function: np.ufunc, dtype: np.dtype) -> Any:
+    """What integers leave when divided by others: by 0, themselves."""
     one = np.ones((), dtype)
 
-    def remainder(a: Any, b: Any) -> Any:
+    def rest(a: Any, b: Any) -> Any:
         if has_zero(b):
             zero = np.equal(b, 0)
-            return np.where(zero, a, np.fmod(a, np.where(zero, one, b)))
-        return np.fmod(a, b)
+            return np.where(zero, a, function(a, np.where(zero, one, b)))
+        return function(a, b)
 
-    return remainder
+    return rest
 
 
 @rule(WHOLE + "floor_divide", elementwise=True)
@@ -254,19 +262,6 @@ def _floor_divide(eqn: Any) -> Any:
         return np.floor_divide(a, b)
 
     return divide
-
-
-@rule(WHOLE + "remainder", elementwise=True)
-def _remainder(eqn: Any) -> Any:
-    one = np.ones((), eqn.outvars[0].aval.dtype)
-
-    def remainder(a: Any, b: Any) -> Any:
-        if has_zero(b):
-            zero = np.equal(b, 0)
-            return np.where(zero, a, np.remainder(a, np.where(zero, one, b)))
-        return np.remainder(a, b)
-
-    return remainder
 
 
 @rule("pow", each=3 * DEAR, elementwise=True)
