@@ -34,6 +34,14 @@ pytestmark = [
 program, test_like_pytorch = programs()
 
 
+@pytest.fixture(autouse=True)
+def _nobody_waits_for_workers_of_pytorchs():
+    """Some of PyTorch's do not end by themselves where XLA has threads, and who drops their iterator, later, waits five seconds for each."""
+    yield
+    for worker in multiprocessing.active_children():
+        worker.kill()
+
+
 def errors(*calls):
     found = []
     for call in calls:

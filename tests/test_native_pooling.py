@@ -47,7 +47,7 @@ def up_to(most, least=1):
     return st.lists(st.integers(least, most), min_size=3, max_size=3).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example([2, 3], 3, (1, 1, 1), (3, 3, 4), (1, 1, 2), (1, 1, 1), (1, 1, 1), True, False, 0)  # a window of -inf and padding alone
 @given(
     planes=st.lists(st.integers(1, 3), min_size=1, max_size=2), dims=st.integers(1, 3), volume=up_to(11), kernel=up_to(4), stride=up_to(3),

@@ -419,6 +419,7 @@ def test_a_tensor_of_host_data_needs_no_modules():
     )
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("first", ["nn", "nn.functional", "nn.init", "nn.modules", "nn.modules.linear", "nn.modules.module", "nn.loss", "testing"])
 def test_modules_of_packages_that_are_loaded_late_may_be_imported_first(first):
     python(

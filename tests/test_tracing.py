@@ -16,6 +16,8 @@ from torchgrad_jax.declaration import converting
 from torchgrad_jax.runtime import _jax_compat
 from torchgrad_jax.runtime.compiling import result_avals
 
+pytestmark = pytest.mark.operators  # traces are what they are in every mode
+
 F32, F64, I64, BOOL, C64 = (np.dtype(t) for t in (np.float32, np.float64, np.int64, bool, np.complex64))
 BF16 = np.dtype(jnp.bfloat16)
 UNARY = [
