@@ -235,7 +235,7 @@ def test_what_numpy_computed_is_given_away_as_what_xla_did():
     x, w, m = tj.linspace(0, 1, 1 << 20), tj.zeros(1 << 20), tj.zeros(1 << 20)
     expected = [np.zeros(1 << 20, np.float32) for _ in range(2)]
     before = counters.compiled
-    for _ in range(40):
+    for _ in range(120):
         m.mul_(0.5).add_(x)
         for _ in range(4):
             w.add_(m, alpha=0.25)
