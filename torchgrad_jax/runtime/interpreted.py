@@ -20,9 +20,10 @@ from torchgrad_jax.runtime.structure import last_uses
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
-# From which run on a program of few operations, and one of more, is one list. Of 800 operations that takes 9 ms, and gains 1.1 of 2.5 ms a run; a
-# third of a run of operations that take so many nanoseconds each, by estimate.
-_FEW, _ONCE, _SOME, _LONG = 64, 2, 6, 30_000
+# From which run on a program of few operations, and one of more, is one list. With the chains that are found in it, that takes as long as it gains in
+# some ten to twenty runs (of a transformer's 700 operations 22 ms, and 1.2 of 5.5 a run); of few operations it gains most of a run, and a third of one
+# of operations that take so many nanoseconds each, by estimate.
+_FEW, _ONCE, _SOME, _LONG = 24, 2, 11, 30_000
 # What is smaller NumPy's BLAS does by one thread without being told.
 _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 
