@@ -21,8 +21,8 @@ from torchgrad_jax.runtime.structure import last_uses
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
 KEEP_BYTES = 1 << 19
 # From which run on a program of few operations, and one of more, is one list. With the chains that are found in it, that takes as long as it gains in
-# some ten to twenty runs (of a transformer's 700 operations 22 ms, and 1.2 of 5.5 a run); of few operations it gains most of a run, and a third of one
-# of operations that take so many nanoseconds each, by estimate.
+# some ten to twenty runs (of a transformer's 280 calls 18 ms, and 1.2 of 5.5 a run); of few operations it gains most of a run, and a third of what
+# takes so many nanoseconds an operation, by estimate.
 _FEW, _ONCE, _SOME, _LONG = 24, 2, 11, 30_000
 # What is smaller NumPy's BLAS does by one thread without being told.
 _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
@@ -88,7 +88,7 @@ class Interpreted:
             parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
         self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
         inputs = [*[-1 - index for index in self.inputs], *self.numbers]
-        self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big(), self._takes_long())
+        self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big())
         keeping.new_calls(len(parts))
 
     def ready(self) -> tuple[list[Any], list[Any], list[int], list[Any]] | None:

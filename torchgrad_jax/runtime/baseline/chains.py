@@ -211,7 +211,8 @@ class _Builder:
         self.finder, self.group, self.own = finder, group, steps
         facts, readers, inside = finder.facts, finder.readers, {id(s) for s in steps}
         made = [s.results[0] for s in steps]
-        self.operands = list(dict.fromkeys([slot for s in steps for slot in s.operands if slot not in set(made)]))
+        own = set(made)
+        self.operands = list(dict.fromkeys([slot for s in steps for slot in s.operands if slot not in own]))
         self.results = [slot for slot in made if not inside.issuperset(readers.get(slot, ()))]
         self.code: list[tuple[int, int, int, int, int]] = []
         self.free: list[int] = []

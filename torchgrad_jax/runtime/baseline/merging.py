@@ -34,25 +34,18 @@ class _Call(NamedTuple):
     overwriting: Mapping[int, Any] = MappingProxyType({})
 
 
-# At which run chains are looked for in what has many steps, else at the first: it takes as long as some runs, and gains a third of each.
-_WATCHED, _MANY = 3, 64
-
-
 class Merged:
-    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`. long: whether
-    a run takes longer than chains are looked for.
+    """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
-    ready: what that makes of them: the calls, the template, whose first places are the inputs', and the places of the outputs. final: whether it will
-    be the same for ever. size: how many calls it is, each chain by itself.
+    final: whether a run has shown of which shapes everything is, as it will be for ever. ready: then, what that makes of the parts: the calls, the
+    template, whose first places are the inputs', and the places of the outputs. size: how many calls it is, each chain by itself.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
 
-    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "_soon", "_runs", "ready", "final", "size")
+    __slots__ = ("_inputs", "_steps", "_constants", "_results", "_drops", "ready", "final", "size")
 
-    def __init__(
-        self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False, long: bool = False
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], inputs: Sequence[Hashable], outputs: Sequence[Hashable], drops: bool = False) -> None:
         slots: dict[Hashable, int] = {name: i for i, name in enumerate(inputs)}
         steps: list[Assignable] = []
         constants: dict[int, Any] = {}
@@ -73,22 +66,22 @@ class Merged:
                 steps.append(_Call(part.plan.function, reads, made, part.plan.fresh, part.plan.overwriting))
             else:
                 steps.append(_Call(part.plan if len(made) != 1 else _only(part.plan), reads, made))
-        self._inputs, self._constants, self._drops, self._soon = len(inputs), constants, drops, long or len(steps) <= _MANY
+        self._inputs, self._constants, self._drops = len(inputs), constants, drops
         self._results = [slots[name] for name in outputs]
-        self._runs, self.final = 0, not blocks.by_numbers
-        self._assign(_without_repetition(steps, constants, set(self._results)))
+        self._steps: Sequence[Assignable] = _without_repetition(steps, constants, set(self._results))
+        self.final = False
+        if not blocks.by_numbers:  # there are no chains
+            self._assign(self._steps)
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
         self.size = sum([len(step.function.chains) if type(step.function) is blocks.Together else 1 for step in steps])
-        self._steps = () if self.final else steps  # what chains are looked for in
         self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
+        self.final, self._steps = True, ()
 
     def __call__(self, arrays: list[Any]) -> list[Any]:
         """Empties `arrays`, so that each can be dropped after its last use."""
         if not self.final:
-            self._runs += 1
-            if self._runs == _WATCHED or self._soon:
-                return self._watched(arrays)
+            return self._watched(arrays)
         calls, template, outputs = self.ready
         values = template.copy()
         values[: self._inputs] = arrays
@@ -97,7 +90,7 @@ class Merged:
         return [values[i] for i in outputs]
 
     def _watched(self, arrays: list[Any]) -> list[Any]:
-        """Run as ever, and see of which shapes and dtypes everything is. From now on there are chains."""
+        """Run step by step, and see of which shapes and dtypes everything is. From now on there are chains."""
         steps = self._steps
         if self.final:  # another thread has seen it meanwhile
             return self(arrays)
@@ -119,8 +112,7 @@ class Merged:
                 if last.get(slot, i) == i:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
-        found, self.final = chained(_with_biases(_directly(steps, views, facts, self._results), facts, self._results), facts, self._results), True
-        self._assign(found)
+        self._assign(chained(_with_biases(_directly(steps, views, facts, self._results), facts, self._results), facts, self._results))
         return results
 
 

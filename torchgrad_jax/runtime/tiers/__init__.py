@@ -21,8 +21,8 @@ TURNS = 4.5
 # The same of programs that differ in how often a loop in them goes round: the next length is another program.
 LENGTH_TURNS = 6
 # Nobody is to wait for longer than a program has taken so far for what may have been the last time: this share of its price. What compiling saves is
-# a tenth to a third of most programs' time, which comes back after thousands of turns: with a third here loops of 1,000 took 1.7 times as long as they
-# need have, with this 1.2 times (fourteen programs that are compiled).
+# a tenth to a third of most programs' time, which comes back after thousands of turns: with a third here loops of 1,000 took 1.7 times as long as
+# they need have, with this 1.2 times (fourteen programs that are compiled).
 PATIENCE = 1.0
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
