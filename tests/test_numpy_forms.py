@@ -165,6 +165,14 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
         ([S(3, 4), S(1, 4)], 2, True, False), ([S(2), S(3), S(0)], -1.5, False, True), ([S(2, 3, 2)], 0, False, False),
         ([S(0, 2), S(0, 2)], 1, True, True),
     ],
+    "_pack_padded_sequence": [
+        (S(3, 2, 4), np.array([2, 2, 1]), 5, False), (S(3, 2), np.array([3, 1]), 4, True), (S(4, 3), np.array([2, 1]), 3, False),
+        (S(2, 3, 1, 2), np.array([2, 2, 2]), 6, True), (S(2, 2, 0), np.array([2, 0]), 2, False),
+    ],
+    "_pad_packed_sequence": [
+        (S(5, 4), np.array([2, 2, 1]), 2, 0), (S(4), np.array([3, 1]), 3, -1.5), (S(3, 2, 2), np.array([1, 1, 1]), 2, 7),
+        (S(2, 0), np.array([2, 0]), 2, True),
+    ],
     "constant_pad_nd": [
         (S(3, 4), (1, 2), 1.5), (S(3, 4), (1, -1, -2, 3), 0), (S(2, 3), (5, -4), 2), (S(3), (-4, 2), 1), (S(0, 2), (1, 1, 1, 0), True),
         (S(2), (-1, -1), 0),

@@ -528,40 +528,6 @@ def _pad_vjp(grad: Array, aval: Aval, pad: Shape) -> Array:
 constant_pad, constant_pad_vjp = Forms(_pad, _pad_result), Forms(_pad_vjp, of_aval)
 
 
-def _padded_together(sequences: list[Array], value: Array, batch_first: bool, left: bool) -> Array:
-    whole = np.empty(_together_shape(sequences, batch_first), sequences[0].dtype)
-    whole[...] = converted(value, whole.dtype)
-    rows = whole if batch_first else whole.swapaxes(0, 1)
-    for row, sequence in zip(rows, sequences, strict=True):
-        row[_part_of(len(sequence), len(row), left)] = converted(sequence, whole.dtype)
-    return whole
-
-
-def _part_of(length: int, longest: int, left: bool) -> slice:
-    """Where a sequence lies among the steps of the longest one."""
-    return slice(longest - length, None) if left else slice(None, length)
-
-
-def _together_shape(sequences: Sequence[Array], batch_first: bool) -> Shape:
-    longest = max([len(s) for s in sequences])
-    return ((len(sequences), longest) if batch_first else (longest, len(sequences))) + sequences[0].shape[1:]
-
-
-def _padded_together_result(sequences: list[Array], value: Array, batch_first: bool, left: bool) -> Array | None:
-    first = sequences[0] if sequences else None
-    if first is None or not first.ndim or not all([s.shape[1:] == first.shape[1:] and convertible(s.dtype, first.dtype) for s in sequences]):
-        return None
-    return stand_in(_together_shape(sequences, batch_first), first.dtype) if convertible(value.dtype, first.dtype) else None
-
-
-def _padded_together_vjp(grad: Array, avals: Sequence[Aval], *_: Any, batch_first: bool, left: bool) -> list[Array]:
-    rows = grad if batch_first else grad.swapaxes(0, 1)
-    return [row[_part_of(aval.shape[0], len(row), left)] for row, aval in zip(rows, avals, strict=True)]
-
-
-padded_together, padded_together_vjp = Forms(_padded_together, _padded_together_result), _padded_together_vjp
-
-
 def _pixels_joined(x: Array, upscale_factor: int) -> Array:
     *lead, c, h, w = x.shape
     n, r = len(lead), upscale_factor

@@ -10,7 +10,7 @@ from typing import Any
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import numpy_forms as forms
+from torchgrad_jax.declaration import numpy_packing as forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, where
 from torchgrad_jax.declaration.operator import op
 
@@ -43,14 +43,15 @@ def _of_padded(grad: Any, batch_sizes: Any, batch_first: bool, input_sym_sizes: 
 
 
 @op("_pack_padded_sequence(Tensor input, Tensor batch_sizes, int total, bool batch_first)", method=False, toplevel=False, multilinear=True,
-    node="PackPaddedSequenceBackward0", grads={"input": _of_padded})  # fmt: skip
+    node="PackPaddedSequenceBackward0", grads={"input": _of_padded}, numpy=forms.packed, numpy_vjp=forms.packed_vjp)  # fmt: skip
 def pack(x: Any, batch_sizes: Any, total: int, batch_first: bool) -> Any:
     """(time, batch, ...), or (batch, time, ...), as (total, ...): of each time the first `batch_sizes` rows."""
     return _packed(_by_time(x, batch_first), batch_sizes, total)
 
 
 @op("_pad_packed_sequence(Tensor data, Tensor batch_sizes, int batch, Scalar padding_value)", method=False, toplevel=False, multilinear=True,
-    grads={"data": lambda grad, batch_sizes, data_sym_sizes: _packed(grad, batch_sizes, data_sym_sizes[0])})  # fmt: skip
+    grads={"data": lambda grad, batch_sizes, data_sym_sizes: _packed(grad, batch_sizes, data_sym_sizes[0])}, numpy=forms.padded,
+    numpy_vjp=forms.padded_vjp)  # fmt: skip
 def pad(data: Any, batch_sizes: Any, padding_value: Any, batch: int) -> Any:
     """(total, ...) as (time, batch, ...), with `padding_value` where sequences have ended."""
     return _padded(data, batch_sizes, batch, padding_value)
