@@ -214,6 +214,7 @@ _PAIR = {"view_as_complex", "view_as_complex_copy"}
 _SORTED = {"sort", "sort_stable", "argsort", "topk"}
 _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
+_ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
 # To rounding: test_small_systems.py, test_numpy_products.py.
 _ROUNDED = {"linalg_solve", "linalg_inv", "linalg_inv_ex_checked", "linalg_slogdet", "mm", "bmm", "linear_addmm"}
 WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None and o.name not in _ROUNDED)
@@ -391,7 +392,9 @@ def _gradient_cases(sig: Signature) -> list[tuple[tuple[int, ...], tuple[bool, .
 @pytest.mark.parametrize("name", WITH_GRADIENT)
 def test_form_of_gradient_gives_what_jax_gives(name):
     runs = []
-    for call, given in _calls(name, [np.dtype(np.float32), np.dtype(np.float64)] if name in _BY_ROWS else DIFFERENTIABLE):
+    dtypes_of_sums = [np.dtype(d) for d in (np.float32, np.float64, *([np.float16] if name in _ADDED_WHERE_READ else []))]
+    calls = name.removesuffix("_checked") if name in _ADDED_WHERE_READ else name  # nobody sees gradients of what raises
+    for call, given in _calls(calls, dtypes_of_sums if name in _BY_ROWS | _ADDED_WHERE_READ else DIFFERENTIABLE):
         bound, operands = _bound(name, call, given, exact=True)
         if name in _BY_ROWS and call[-1]:  # scaled by how often a row is read: traced
             continue
@@ -403,6 +406,19 @@ def test_form_of_gradient_gives_what_jax_gives(name):
             vjp = Signature(found.vjp_of(defined), tuple(map(_spec, [*grads, *saved])))
             runs.append((vjp, [*grads, *map(_number, saved)]))
     _assert_forms_are(runs, signs=False)
+
+
+@pytest.mark.parametrize("read", [
+    lambda x: x[torch.tensor([0, 7])], lambda x: x[:, torch.tensor([-9])], lambda x: x[torch.tensor([0]), torch.tensor([9])],
+    lambda x: x.gather(1, torch.tensor([[9]])), lambda x: x.index_select(0, torch.tensor([4])),
+])  # fmt: skip
+def test_gradients_where_nothing_is_are_computed_in_vain(read):
+    """The program tells of the index, and does not fail before that."""
+    x = torch.ones(3, 4, requires_grad=True)
+    with pytest.raises((IndexError, RuntimeError), match="out of "):
+        read(x).sum().backward()
+        x.grad.tolist()
+    assert torch.ones(3).sum() == 3
 
 
 # ---------------------------------------------------------------------- conversions

@@ -149,8 +149,29 @@ def _put_result(x: Array, values: Array, indices: Sequence[Array], dims: Shape, 
     return stand_in(x.shape, x.dtype) if fits and (not accumulate or x.dtype.kind in "iuf") else None
 
 
+def _added_at(grad: Array, aval: Aval, *indices: Array, dims: Shape) -> Array:
+    """The gradient of `_index`: what was read is added to, in order. Of indices out of range the checked twin tells."""
+    shape, count = aval.shape, len(dims)
+    if not grad.size:
+        return np.zeros(shape, grad.dtype)
+    order = (*dims, *[d for d in range(len(shape)) if d not in dims])
+    front = order == tuple(range(len(shape)))
+    if not front and dims[-1] - dims[0] == count - 1:  # they are where the first of them was
+        many = range(len(np.broadcast_shapes(*[i.shape for i in indices])))
+        grad = np.moveaxis(grad, [dims[0] + k for k in many], many)
+    inside = [i if _in_range(i, shape[d], -shape[d]) else np.clip(i, -shape[d], shape[d] - 1) for i, d in zip(indices, dims, strict=True)]
+    found = _put_into(np.zeros([shape[d] for d in order], grad.dtype), grad, inside, tuple(range(count)), True)
+    return found if front else found.transpose(np.argsort(order))
+
+
+def _added_at_result(grad: Array, aval: Aval, *indices: Array, dims: Shape) -> Array | None:
+    fits = aval.size and grad.dtype.kind == "f" and all([i.dtype.kind == "i" for i in indices])
+    return stand_in(aval.shape, grad.dtype) if fits else None
+
+
 # The checked twin goes by JAX's function, which writes in place where it may.
 index_put = Forms(_put, _put_result, True, _put_into)
+index_vjp = Forms(_added_at, _added_at_result, True)
 
 
 # ---------------------------------------------------------------------- along one dimension
@@ -246,6 +267,11 @@ def _with_elements_shape(x: Array, index: Array, src: Array, dim: int) -> Shape 
     return x.shape if x.ndim == index.ndim == src.ndim > 0 and _can_add(x, index, src) else None
 
 
+def _gathered_from(grad: Array, aval: Aval, index: Array) -> Array | None:
+    fits = aval.ndim == index.ndim > 0 and grad.dtype.kind == "f" and index.dtype.kind in "iu" and aval.size and index.size
+    return stand_in(aval.shape, grad.dtype) if fits else None
+
+
 index_add, index_add_checked = _forms(_with_rows, _with_rows_shape, picks=False), _forms(
     _with_rows, _with_rows_shape, lambda x, index, source, alpha, dim: _inside(x, index, dim),
     lambda x, index, source, alpha, dim: _outside_along(x, index, dim),
@@ -254,6 +280,17 @@ index_add, index_add_checked = _forms(_with_rows, _with_rows_shape, picks=False)
 scatter_add, scatter_add_checked = _forms(_with_elements, _with_elements_shape, picks=False), _forms(
     _with_elements, _with_elements_shape, lambda x, index, src, dim: _inside(x, index, dim),
     lambda x, index, src, dim: _outside_along(x, index, dim), lambda x, index, src, dim: (*_clipped(x, index, dim), src), False,
+)  # fmt: skip
+
+
+# Their gradients are added where they were read.
+index_select_vjp = Forms(
+    lambda grad, aval, index, dim: _added_at(grad, aval, index.reshape(-1), dims=(dim,)),
+    lambda grad, aval, index, dim: _added_at_result(grad, aval, index, dims=(dim,)) if aval.ndim else None, True,
+)  # fmt: skip
+gather_vjp = Forms(
+    lambda grad, aval, x, index, dim: _with_elements(np.zeros(aval.shape, grad.dtype), _clipped(x, index, dim)[1], grad, dim),
+    lambda grad, aval, x, index, dim: _gathered_from(grad, aval, index), True,
 )  # fmt: skip
 
 

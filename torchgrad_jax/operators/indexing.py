@@ -73,11 +73,12 @@ def _index(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
 
 
 op("index(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, order=INDEXED, linear=("self",),
-    attributes="self_sym_sizes", numpy=numpy_indexing.index)(_index)  # fmt: skip
+    attributes="self_sym_sizes", numpy=numpy_indexing.index, numpy_vjp=numpy_indexing.index_vjp)(_index)  # fmt: skip
 
 
 @op("index_checked(Tensor self, Tensor[] indices, any dims)", method=False, toplevel=False, node="IndexBackward0", linear=("self",),
-    order=INDEXED, check=_out_of_bounds, attributes="self_sym_sizes", numpy=numpy_indexing.index_checked)  # fmt: skip
+    order=INDEXED, check=_out_of_bounds, attributes="self_sym_sizes", numpy=numpy_indexing.index_checked,
+    numpy_vjp=numpy_indexing.index_vjp)  # fmt: skip
 def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
     return _index(x, indices, dims), first_bad(x.shape, indices, dims)
 
@@ -242,7 +243,7 @@ def write_along(x: Any, index: Any, values: Any, dim: int, how: str) -> Any:
 
 
 @_indexed("gather(Tensor self, int dim, Tensor index)", outside_dimension, linear=("self",), keeps=("self",), attributes="dim sparse_grad=False",
-          numpy=(numpy_indexing.gather, numpy_indexing.gather_checked))  # fmt: skip
+          numpy=(numpy_indexing.gather, numpy_indexing.gather_checked), numpy_vjp=numpy_indexing.gather_vjp)  # fmt: skip
 def gather(x: Any, index: Any, dim: int) -> Any:
     """The elements that `index` picks along `dim`, at its own place in the other dimensions."""
     return gather_along(x, index, dim)
@@ -285,7 +286,7 @@ def _rows_of(grad: Any, index: Any, source: Any, dim: int) -> Any:
 
 
 @_indexed("index_select(Tensor self, int dim, Tensor index)", outside_self, linear=("self",), attributes="dim self_sym_sizes",
-          numpy=(numpy_indexing.index_select, numpy_indexing.index_select_checked))  # fmt: skip
+          numpy=(numpy_indexing.index_select, numpy_indexing.index_select_checked), numpy_vjp=numpy_indexing.index_select_vjp)  # fmt: skip
 def index_select(x: Any, index: Any, dim: int) -> Any:
     """The slices of `dim` at a vector of indices."""
     return select_rows(x, index, dim)
