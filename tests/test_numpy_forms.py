@@ -216,7 +216,19 @@ _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
 _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
 # To rounding: test_small_systems.py, test_numpy_products.py.
-_ROUNDED = {"linalg_solve", "linalg_inv", "linalg_inv_ex_checked", "linalg_slogdet", "mm", "bmm", "linear_addmm"}
+_ROUNDED = {
+    "linalg_cholesky_ex",
+    "linalg_cholesky",
+    "linalg_cholesky_ex_checked",
+    "cholesky",
+    "linalg_solve",
+    "linalg_inv",
+    "linalg_inv_ex_checked",
+    "linalg_slogdet",
+    "mm",
+    "bmm",
+    "linear_addmm",
+}
 WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None and o.name not in _ROUNDED)
 WITH_GRADIENT = sorted(o.name for o in registry.values() if o.numpy_vjp is not None)
 

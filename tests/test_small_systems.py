@@ -67,6 +67,31 @@ def test_forms_give_what_jax_gives(size, seed, dtype, which, singular):
 
 
 @by_form
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([(1, 1), (5, 5), (33, 33), (3, 4, 4), (2, 2, 3, 3)]), st.integers(0, 10**6), st.sampled_from(["float32", "float64"]),
+    st.booleans(), st.sampled_from(["positive", "not", "one not", "NaN"]),
+)  # fmt: skip
+def test_factors_and_what_is_left_where_there_are_none(shape, seed, dtype, upper, which):
+    random = np.random.default_rng(seed)
+    a = random.normal(size=shape)
+    a = a @ np.swapaxes(a, -1, -2) + np.eye(shape[-1])
+    at = (*[random.integers(n) for n in shape[:-2]], *[random.integers(shape[-1])] * 2)
+    if which == "not":
+        a -= 50 * np.eye(shape[-1])
+    elif which != "positive":
+        a[at] = -1 if which == "one not" else math.nan
+    # Of the other triangle nothing is read.
+    a = np.triu(a) + np.tril(random.normal(size=shape), -1) if upper else np.tril(a) + np.triu(random.normal(size=shape), 1)
+    for name in ("linalg_cholesky_ex", "linalg_cholesky"):
+        found, expected = _both(name, [a.astype(dtype)], upper=upper)
+        tolerance = 1e-3 if dtype == "float32" else 1e-9
+        np.testing.assert_allclose(found[0], expected[0], rtol=tolerance, atol=tolerance)
+        wrong = expected[1].any() if name == "linalg_cholesky_ex" else expected[1][0]
+        assert found[1].tolist() == expected[1].tolist() if wrong or name == "linalg_cholesky_ex" else not found[1].any()
+
+
+@by_form
 def test_what_is_not_finite():
     a = np.array([[1.0, math.nan], [2.0, 3.0]])
     for values in (a, np.array([[1.0, math.inf], [2.0, 3.0]]), np.zeros((2, 2))):

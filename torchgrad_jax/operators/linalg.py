@@ -159,13 +159,13 @@ def _old_cholesky_shapes(a: Aval, upper: bool) -> None:
 _NODE = "LinalgCholeskyExBackward0"
 _CHOLESKY_GRADS = {"self": lambda grad, L, upper: _cholesky_grad(grad, L, upper)}
 op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
-   validate=square_float("linalg.cholesky", "cholesky_cpu"), **PRIVATE)(_cholesky)  # fmt: skip
+   validate=square_float("linalg.cholesky", "cholesky_cpu"), numpy=numpy_systems.cholesky, **PRIVATE)(_cholesky)  # fmt: skip
 for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
     op(f"{_name}(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L",), node=_node, grads=_CHOLESKY_GRADS,
        validate=square_float("linalg.cholesky", "cholesky_cpu") if _node else _old_cholesky_shapes, check=failure(_public, NOT_POSITIVE),
-       **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
+       numpy=numpy_systems.cholesky_checked, **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
 def _by_triangle(b: Any, factor: Any, upper: bool) -> Any:
