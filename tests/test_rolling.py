@@ -563,7 +563,13 @@ def test_one_in_four_is_searched_after_many_in_vain_and_not_the_first_two():
     assert all([forms.are_worth_a_search() for _ in range(12)]) and not forms.are_worth_a_search()
 
 
-def test_what_was_not_searched_for_loops_is_when_it_comes_back(monkeypatch):
+def test_fewer_are_searched_after_more_in_vain():
+    forms = _Forms()
+    assert sum([forms.are_worth_a_search() for _ in range(64)]) == 10 + 13
+    assert sum([forms.are_worth_a_search() for _ in range(160)]) == 10
+
+
+def test_what_was_not_searched_for_loops_is_when_it_comes_back_again_and_little_is_kept_of_what_was_met_once(monkeypatch):
     forms = _Forms()
     forms.in_vain = 12
     monkeypatch.setattr(program, "_forms", forms)
@@ -579,6 +585,10 @@ def test_what_was_not_searched_for_loops_is_when_it_comes_back(monkeypatch):
         return one
 
     first = found(50)
-    assert not first.searched and first.common is None
-    again = found(50)
-    assert again is first and first.searched and first.common.members == 1
+    assert type(first) is program.Once
+    second = found(50)
+    assert second.form is first.form and second.seen == 2 and not second.searched and second.common is None
+    third = found(50)
+    assert third is second and third.seen == 3 and third.searched and third.common.members == 1
+    assert (forms.once, forms.back) == (1, 1)
+    assert type(found(51)) is program.Program  # what was met comes back: all is kept

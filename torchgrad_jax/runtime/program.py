@@ -38,8 +38,11 @@ LEAST_ROLLED = 40
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
 # After so many new programs in a row of whose loops there is no other length, only each so manieth is searched, until there is one, or it comes back:
-# a search takes 1 to 2 us an operation.
+# a search takes 1 to 2 us an operation. After more of them, fewer are.
 IN_VAIN, SOME = 12, 4
+LONG_IN_VAIN, FEW = 64, 16
+# Where more than one in so many comes back of the programs of which little was kept, all is kept of new ones.
+BACK = 8
 # So many programs are met before any is searched: the first turns of a loop that makes its gradients and states are programs of their own.
 FIRST = 2
 
@@ -172,19 +175,35 @@ class Program(ProgramFields):
         return arrays
 
 
+class Once:
+    """What is kept of a program that was met once, where most never come back: their calls would be looked through by each collection of garbage,
+    which takes a seventh of the time of a loop whose structure changes. See Program for the fields."""
+
+    __slots__ = ("form",)
+    interpreted, seen = None, 0
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+
+
 class _Forms:
     """What is compiled of programs that differ in how often their loops go round. met: how many programs have been; in_vain: how many of them in a
-    row, without another one."""
+    row, without another one. once: of how many little was kept; back: how many of these came back."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Form] = {}
-        self.met = self.in_vain = 0
+        self.met = self.in_vain = self.once = self.back = 0
 
     def are_worth_a_search(self) -> bool:
         """Whether a new program is searched for loops, which is one more so far."""
         self.met += 1
         self.in_vain += 1
-        return self.met > FIRST and (self.in_vain <= IN_VAIN or self.in_vain % SOME == 0)
+        every = 1 if self.in_vain <= IN_VAIN else SOME if self.in_vain <= LONG_IN_VAIN else FEW
+        return self.met > FIRST and self.in_vain % every == 0
+
+    def is_worth_keeping(self, program: Program) -> bool:
+        """Whether a new program is kept whole."""
+        return len(program.calls) < LEAST_ROLLED or self.in_vain <= IN_VAIN or self.back * BACK > self.once
 
     def common(self, key: Any) -> Form:
         """The one Form of all programs with these loops, which now are one more."""
@@ -236,16 +255,22 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     programs = step.programs
     if programs is None:
         programs = step.programs = {}
-    program = programs.get((alive, donated))
+    key = alive, donated
+    program = programs.get(key)
     new = program is None
-    if program is None:
+    if new or type(program) is Once:
+        once = program
         with timed(TRACING):
-            program = programs[alive, donated] = Program(step, alive, donated, leaves)
+            program = programs[key] = Program(step, alive, donated, leaves)
+        if once is not None:
+            program.form, program.seen = once.form, 1
+            _forms.back += 1
+    if new:
         keeping.now += 1
         rec.new_in_a_row = rec.changing.met(program.calls, rec.new_in_a_row)
     else:
         rec.new_in_a_row = 0
-        if not program.searched:
+        if not program.searched and program.seen > 1:
             program.search()
     program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
@@ -260,6 +285,9 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
         _run(program, epoch.arrays_of_numbers(), epoch, reason != "look")
     rec.rolling = program.tier == ROLLED
     step.settled = settled(program, alive)
+    if new and program.tier == INTERPRETED and not observer.active and not _forms.is_worth_keeping(program):
+        programs[key] = Once(program.form)
+        _forms.once += 1
 
 
 def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bool) -> None:

@@ -20,3 +20,5 @@ cpdef object store(dict env, object call, object outs, list flags)
 cdef list _steps_to(Step step)
 @cython.locals(call=CallFields, sig=SignatureFields, found=list)
 cdef list _needed(list calls, set wanted)
+@cython.locals(part=CallFields, call=Call, given=list, outer=list, args=list, numbers=list, numbers_left=list, first=Py_ssize_t, free=Py_ssize_t)
+cdef Py_ssize_t _insert(list calls, Step whole, object known, dict renamed, Py_ssize_t at) except -1

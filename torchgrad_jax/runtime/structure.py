@@ -150,26 +150,30 @@ def _taken_apart(steps: list[Any]) -> tuple[list[Any], dict[int, int]]:
     return calls, renamed
 
 
-def _insert(calls: list[Any], whole: Step, known: Expansion, renamed: dict[int, int], free: int) -> int:
-    """Append the parts of `whole` to `calls`. Returns the next slot that is free."""
+def _insert(calls: list[Any], whole: Step, known: Expansion, renamed: dict[int, int], at: int) -> int:
+    """Append the parts of `whole` to `calls`, with slots from `at` on. Returns the next slot that is free."""
     given: list[Any] = [renamed.get(a, a) for a in whole.args]
+    outer: list[Any] = [given[i] for i in known.operands]
     numbered = iter(whole.numbers)
     number_of = {i: next(numbered) for i, a in enumerate(whole.args) if type(a) is not int}
-    of_numbers = iter(known.numbers)
-    at = free
-
-    def outer(slot: int) -> int:
-        return at + slot if slot >= 0 else given[known.operands[-1 - slot]]
-
-    for part in known.steps:
-        args, numbers = [], []
+    numbers_left: list[Any] = [number_of[i] for i in reversed(known.numbers)]
+    free = at
+    for p in known.steps:
+        part: CallFields = p
+        args: list[Any] = []
+        numbers: list[Any] = []
         for a in part.args:
-            if type(a) is int:
-                args.append(outer(a))
-            else:
+            if type(a) is not int:
                 args.append(a)
-                numbers.append(number_of[next(of_numbers)])
-        calls.append(Call(part.signature, tuple(args), tuple(numbers), at + part.slot, at + part.end))
+                numbers.append(numbers_left.pop())
+            elif a >= 0:
+                args.append(a + at)
+            else:
+                args.append(outer[-1 - a])
+        first = part.slot
+        call = Call(part.signature, tuple(args), tuple(numbers), first + at, part.end + at)
+        free = max(free, call.end)
+        calls.append(call)
     for i, slot in enumerate(known.results):
-        renamed[whole.slot + i] = outer(slot)
-    return max([at + part.end for part in known.steps], default=at)
+        renamed[whole.slot + i] = slot + at if slot >= 0 else outer[-1 - slot]
+    return free
