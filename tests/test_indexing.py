@@ -347,3 +347,16 @@ def test_what_a_view_of_an_index_leaves_out_may_be_out_of_range_at_any_time(kind
     for _ in range(12):
         for i in given:
             assert x[view(i)].tolist() == [float(n % 10) for n in view(i).tolist()]
+
+
+@pytest.mark.parametrize("read", [
+    lambda x: tj.zeros(3, 4).index_add(0, tj.tensor([7]), x[:1]), lambda x: x[tj.tensor([0, 7])], lambda x: x[:, tj.tensor([-9])], lambda x: x[tj.tensor([0]), tj.tensor([9])],
+    lambda x: x.gather(1, tj.tensor([[9]])), lambda x: x.index_select(0, tj.tensor([4])),
+])  # fmt: skip
+def test_gradients_where_nothing_is_are_computed_in_vain(read):
+    """The program tells of the index, and does not fail before that."""
+    x = tj.ones(3, 4, requires_grad=True)
+    with pytest.raises((IndexError, RuntimeError), match="out of "):
+        read(x).sum().backward()
+        x.grad.tolist()
+    assert tj.ones(3).sum() == 3

@@ -420,17 +420,22 @@ def test_form_of_gradient_gives_what_jax_gives(name):
     _assert_forms_are(runs, signs=False)
 
 
-@pytest.mark.parametrize("read", [
-    lambda x: x[torch.tensor([0, 7])], lambda x: x[:, torch.tensor([-9])], lambda x: x[torch.tensor([0]), torch.tensor([9])],
-    lambda x: x.gather(1, torch.tensor([[9]])), lambda x: x.index_select(0, torch.tensor([4])),
-])  # fmt: skip
-def test_gradients_where_nothing_is_are_computed_in_vain(read):
-    """The program tells of the index, and does not fail before that."""
-    x = torch.ones(3, 4, requires_grad=True)
-    with pytest.raises((IndexError, RuntimeError), match="out of "):
-        read(x).sum().backward()
-        x.grad.tolist()
-    assert torch.ones(3).sum() == 3
+@pytest.mark.parametrize("name", ["index_add", "index_add_checked"])
+def test_forms_of_the_gradients_of_both_operands_give_what_jax_gives(name):
+    runs = []
+    for call, given in _calls("index_add", [np.dtype(d) for d in (np.float16, np.float32, np.float64)]):
+        bound, operands = _bound(name, call, given, exact=True)
+        sig = Signature(bound, tuple(map(_spec, operands)))
+        if sig.avals[0].dtype.kind != "f":
+            continue
+        for inputs in ((0,), (2,), (0, 2)):
+            found: Any = plan(sig, inputs)
+            saved = [operands[i] for i in found.saves]
+            grad = _numbers(sig.avals[0].shape, sig.avals[0].dtype, 0, exact=True)
+            vjp = Signature(found.vjp_of((True,)), tuple(map(_spec, [grad, *saved])))
+            runs.append((vjp, [grad, *map(_number, saved)]))
+    assert runs
+    _assert_forms_are(runs, signs=False)
 
 
 # ---------------------------------------------------------------------- conversions

@@ -367,12 +367,12 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
     bound: Any = sig.bop
     if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
         wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
-        avals = [sig.specs[i] for i in inputs]
+        avals, keywords = [sig.specs[i] for i in inputs], bound._keywords()
 
         def of_avals(function: Any) -> Any:
-            return lambda grad, *saved: function(grad, avals, *saved)
+            return lambda grad, *saved: function(grad, avals, *saved, **keywords)
 
-        of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=of_avals(wanted.steps))
+        of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=None if wanted.steps is None else of_avals(wanted.steps))
         return lambda specs: of_all if specs[0] is sig.avals[0] else None
     form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
     several = form is not None and type(bound.layout[0]) is int

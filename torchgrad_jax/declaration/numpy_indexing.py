@@ -6,7 +6,7 @@ What checks its indices returns the outcome behind its result, as its JAX functi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -277,6 +277,30 @@ index_add, index_add_checked = _forms(_with_rows, _with_rows_shape, picks=False)
     lambda x, index, source, alpha, dim: _outside_along(x, index, dim),
     lambda x, index, source, alpha, dim: (*_clipped(x, index, dim), source, alpha), False,
 )  # fmt: skip
+
+
+@cache
+def index_add_grads(wanted: tuple[str, ...]) -> Forms:
+    """The form of the gradients of the `wanted` ones of what is added to and what is added."""
+
+    def function(grad: Array, avals: Sequence[Aval], *saved: Any, dim: int) -> Any:
+        made = {"self": grad}
+        if "source" in wanted:
+            index, source, alpha = saved
+            rows = grad.take(_clipped(grad, index, dim)[1].reshape(-1), dim).reshape(source.shape)
+            made["source"] = rows if alpha == 1 else rows * grad.dtype.type(alpha)
+        return made[wanted[0]] if len(wanted) == 1 else tuple([made[name] for name in wanted])
+
+    def result(grad: Array, avals: Sequence[Aval], *saved: Any, dim: int) -> Any:
+        fits = grad.ndim and grad.size and grad.dtype.kind == "f" and all([aval.dtype == grad.dtype for aval in avals])
+        if not fits or (saved and not (saved[0].size and saved[0].dtype.kind in "iu" and saved[2].dtype.kind in "biuf")):
+            return None
+        made = [stand_in(aval.shape, grad.dtype) for aval in avals]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return Forms(function, result)
+
+
 scatter_add, scatter_add_checked = _forms(_with_elements, _with_elements_shape, picks=False), _forms(
     _with_elements, _with_elements_shape, lambda x, index, src, dim: _inside(x, index, dim),
     lambda x, index, src, dim: _outside_along(x, index, dim), lambda x, index, src, dim: (*_clipped(x, index, dim), src), False,

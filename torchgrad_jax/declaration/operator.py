@@ -472,7 +472,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
     numpy_vjp: the gradient of the first tensor likewise: function of (grad, aval of the tensor, what its formula saves..., **statics). Of several
         results it is given the list of their gradients, None for one that is not defined; where the first parameter is a list of tensors it is
         given their avals and returns the gradients of all.
-    numpy_grads: likewise, the form of all gradients of the operands of these names: function of (grad, their avals, what their formulas save...).
+    numpy_grads: the form of all gradients of the operands of these names: function of (grad, their avals, what their formulas save..., **statics).
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
     written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.

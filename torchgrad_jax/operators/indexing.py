@@ -294,7 +294,8 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
 
 @_indexed("index_add(Tensor self, int dim, Tensor index, Tensor source, Scalar alpha)", outside_dimension, keeps=("source if source",),
           grads={"self": SAME, "source": lambda grad, index, source, alpha, dim: _rows_of(grad, index, source, dim) * alpha},
-          attributes="source_dim", numpy=(numpy_indexing.index_add, numpy_indexing.index_add_checked))  # fmt: skip
+          attributes="source_dim", numpy=(numpy_indexing.index_add, numpy_indexing.index_add_checked),
+          numpy_grads=numpy_indexing.index_add_grads)  # fmt: skip
 def index_add(x: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     """`alpha` times the slices of `source` added to those at `index`; an index may occur several times."""
     if x.dtype == np.bool_:
