@@ -350,8 +350,8 @@ def test_what_a_view_of_an_index_leaves_out_may_be_out_of_range_at_any_time(kind
 
 
 @pytest.mark.parametrize("read", [
-    lambda x: tj.zeros(3, 4).index_add(0, tj.tensor([7]), x[:1]), lambda x: x[tj.tensor([0, 7])], lambda x: x[:, tj.tensor([-9])], lambda x: x[tj.tensor([0]), tj.tensor([9])],
-    lambda x: x.gather(1, tj.tensor([[9]])), lambda x: x.index_select(0, tj.tensor([4])),
+    lambda x: tj.zeros(3, 4).index_add(0, tj.tensor([7]), x[:1]), lambda x: x[tj.tensor([0, 7])], lambda x: x[:, tj.tensor([-9])],
+    lambda x: x[tj.tensor([0]), tj.tensor([9])], lambda x: x.gather(1, tj.tensor([[9]])), lambda x: x.index_select(0, tj.tensor([4])),
 ])  # fmt: skip
 def test_gradients_where_nothing_is_are_computed_in_vain(read):
     """The program tells of the index, and does not fail before that."""
