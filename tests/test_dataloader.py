@@ -32,14 +32,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),  # where there is one processor
 ]
 program, test_like_pytorch = programs()
-
-
-@pytest.fixture(autouse=True)
-def _nobody_waits_for_workers_of_pytorchs():
-    """Some of PyTorch's do not end by themselves where XLA has threads, and who drops their iterator, later, waits five seconds for each."""
-    yield
-    for worker in multiprocessing.active_children():
-        worker.kill()
+# Some of its workers do not end by themselves where XLA has threads, and who drops their iterator, later, waits for so many seconds for each.
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.5
 
 
 def errors(*calls):
