@@ -267,7 +267,7 @@ def _with_elements_shape(x: Array, index: Array, src: Array, dim: int) -> Shape 
     return x.shape if x.ndim == index.ndim == src.ndim > 0 and _can_add(x, index, src) else None
 
 
-def _gathered_from(grad: Array, aval: Aval, index: Array) -> Array | None:
+def _gathered_result(grad: Array, aval: Aval, index: Array) -> Array | None:
     fits = aval.ndim == index.ndim > 0 and grad.dtype.kind == "f" and index.dtype.kind in "iu" and aval.size and index.size
     return stand_in(aval.shape, grad.dtype) if fits else None
 
@@ -314,7 +314,7 @@ index_select_vjp = Forms(
 )  # fmt: skip
 gather_vjp = Forms(
     lambda grad, aval, x, index, dim: _with_elements(np.zeros(aval.shape, grad.dtype), _clipped(x, index, dim)[1], grad, dim),
-    lambda grad, aval, x, index, dim: _gathered_from(grad, aval, index), True,
+    lambda grad, aval, x, index, dim: _gathered_result(grad, aval, index), True,
 )  # fmt: skip
 
 

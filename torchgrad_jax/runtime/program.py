@@ -37,8 +37,8 @@ from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
 LEAST_ROLLED = 40
 # How many Forms are kept of programs with loops.
 MOST_FORMS = 1024
-# After so many new programs in a row of whose loops there is no other length, only each so manieth is searched, until there is one, or it comes back:
-# a search takes 1 to 2 us an operation. After more of them, fewer are.
+# After so many new programs in a row of whose loops there is no other length, only each so manieth is searched, until there is one, or it comes
+# back twice: a search takes 1 to 8 us an operation. After more of them, fewer are.
 IN_VAIN, SOME = 12, 4
 LONG_IN_VAIN, FEW = 64, 16
 # Where more than one in so many comes back of the programs of which little was kept, all is kept of new ones.

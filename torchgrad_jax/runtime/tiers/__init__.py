@@ -24,8 +24,8 @@ LENGTH_TURNS = 6
 # a tenth to a third of most programs' time, which comes back after thousands of turns: with a third here loops of 1,000 took 1.7 times as long as
 # they need have, with this 1.2 times (fourteen programs that are compiled).
 PATIENCE = 1.0
-# On an accelerator compiling saves most of the time, not a third: by then this share.
-ON_ACCELERATORS = 1 / 3
+# On an accelerator compiling saves most of the time, not a third: this share of that. It was measured there with smaller shares only.
+SOONER_ON_ACCELERATORS = 1 / 3
 # A program with a loop is compiled first, whatever the number of its lengths, where the one without takes so much longer to compile.
 LONG_COMPILE = 5e8
 # What compiling a program with a loop takes beside what is in it: 120 ms in all for an RNN's, forward and backward.
@@ -104,7 +104,7 @@ def _share(program: Any) -> float:
     """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed."""
     form, estimate = program.form, program.estimate
     taken = form.spent + program.seen * estimate.calling
-    patience = PATIENCE if program.device is CPU else PATIENCE * ON_ACCELERATORS
+    patience = PATIENCE if program.device is CPU else PATIENCE * SOONER_ON_ACCELERATORS
     return min(form.spent * (1 + program.repeats / TURNS), taken / patience) / max(estimate.compiling, 1.0)
 
 
