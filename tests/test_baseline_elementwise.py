@@ -1,5 +1,7 @@
 """The baseline tier's element-wise primitives and conversions against XLA, at special numbers and in every dtype."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
@@ -94,6 +96,14 @@ def test_the_error_function_of_many_single_precision_numbers(dtype):
     agree(lambda x: lax.erf(x), x, units=8)
     agree(lambda x: lax.erf(x), -x[:129], units=8)
     agree(lambda x: lax.erf(x), np.resize(x, (20, 1000)).T, units=8)  # in more than one block
+
+
+def test_the_error_function_within_three_units():
+    x = np.concatenate([np.linspace(-4.2, 4.2, 20_001), [-1, 1, np.nextafter(1, 0), 3.9192059, 3.919206, 1e-30, 30]]).astype(np.float32)
+    found, _ = both(lambda x: lax.erf(x), x)
+    wanted = np.array([math.erf(float(n)) for n in x])
+    units = np.abs(np.asarray(found).astype(np.float64).reshape(-1) - wanted) / np.spacing(np.abs(wanted).astype(np.float32))
+    assert units[wanted != 0].max() < 3 and (np.abs(found) <= 1).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

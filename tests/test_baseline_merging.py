@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
-from torchgrad_jax.runtime.baseline.carrying import Product
+from torchgrad_jax.runtime.baseline.carrying import Batches, Product
 from torchgrad_jax.runtime.baseline.products import of_matrices
 
 pytestmark = pytest.mark.operators
@@ -108,6 +108,35 @@ def test_views_that_give_all_elements_are_one_call():
     (found,) = program([x])
     np.testing.assert_array_equal(found, (x * 2).reshape(2, 12).T)
     assert program.final and len(program.ready[0]) == 3
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("read_elsewhere", [False, True])
+def test_heads_are_multiplied_where_they_lie(dtype, read_elsewhere):
+    """Of heads that lie between one another, as attention has them: no copy that has them in one batch, unless it is asked for."""
+    product = of_matrices(False, True, np.dtype(dtype))
+    heads, flat = methodcaller("transpose", 0, 2, 1, 3), methodcaller("reshape", 6, 5, 4)
+    steps = [(heads, ["q"], "a"), (heads, ["k"], "b"), (flat, ["a"], "c"), (flat, ["b"], "d"), (product, ["c", "d"], "s"), (product, ["s", "e"], "t")]
+    outputs = ["s", "t", "c"] if read_elsewhere else ["s", "t"]
+    program = merged(steps, ["q", "k", "e"], outputs)
+    random = np.random.default_rng(0)
+    q, k, e = (random.standard_normal(shape).astype(dtype) for shape in ((2, 5, 3, 4), (2, 5, 3, 4), (6, 7, 5)))
+    wanted = by_itself(steps, {"q": q, "k": k, "e": e})
+    for _ in range(2):
+        for name, found in zip(outputs, program([q, k, e]), strict=True):
+            assert found.shape == wanted[name].shape and found.dtype == wanted[name].dtype
+            np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
+    if compiled:
+        functions = [call[0] for call in program.ready[0]]
+        assert sum([type(f) is Batches for f in functions]) == 1 and functions.count(flat) == read_elsewhere
+
+
+def test_batches_that_are_not_multiplied_where_they_lie():
+    """Elements that are apart in memory are NumPy's."""
+    product = Product(False, True, lambda a, b: np.matmul(a, b.mT))
+    turned = np.random.default_rng(0).standard_normal((2, 5, 3, 8)).astype(np.float32)[..., ::2].transpose(0, 2, 1, 3)
+    found, flat = Batches(product, (6, 5, 4), (6, 5, 4))(turned, turned), turned.reshape(6, 5, 4)
+    np.testing.assert_allclose(found, np.matmul(flat, flat.mT), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(not compiled, reason="products are NumPy's then")

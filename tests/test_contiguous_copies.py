@@ -73,6 +73,24 @@ def test_copies_of_what_lies_at_any_address(dtype):
     assert_copied(x[::2, ::3])
 
 
+@settings(max_examples=200)
+@given(st.data())
+def test_a_view_is_reshaped_to_a_view_where_there_is_one(data):
+    rank = data.draw(st.integers(1, 5))
+    x = numbers(tuple(data.draw(st.lists(st.sampled_from([1, 2, 2, 3, 4]), min_size=rank, max_size=rank))), np.float32)
+    x = x.transpose(data.draw(st.permutations(range(rank))))
+    x = x[tuple(data.draw(st.lists(st.sampled_from([slice(None), slice(1, None), slice(None, None, -1), np.newaxis]), max_size=min(rank, 2))))]
+    if x.size and x.shape and data.draw(st.booleans()):
+        x = np.broadcast_to(x[..., :1], (*x.shape[:-1], 4))
+    shape, left = ([] if x.size else [0]), x.size
+    while left > 1:
+        shape.append(data.draw(st.sampled_from([n for n in range(1, left + 1) if left % n == 0])))
+        left //= shape[-1]
+    found, wanted = copying.reshaped(x, tuple(shape)), x.reshape(shape)
+    np.testing.assert_array_equal(found, wanted)
+    assert np.shares_memory(found, x) == np.shares_memory(wanted, x)
+
+
 def test_what_lies_turned_is_reshaped_to_a_copy_and_what_does_not_to_a_view():
     x = numbers((6, 4), np.float32)
     np.testing.assert_array_equal(copying.reshaped(x.T, (24,)), x.T.reshape(-1))

@@ -20,6 +20,11 @@ cdef class Product:
     cdef public object otherwise
 
 
+cdef class Batches:
+    cdef public Product product
+    cdef public tuple left, right
+
+
 cdef class Loop:
     cdef public bint rows
     cdef public object how

@@ -68,6 +68,22 @@ class Product:
         return found
 
 
+class Batches:
+    """A `Product` of matrices whose batches are not in one dimension, but will be, as they would be if the operands were of the shapes `left` and
+    `right`: it reads where they lie what would have to be copied for that."""
+
+    __slots__ = ("product", "left", "right")
+
+    def __init__(self, product: Product, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+        self.product, self.left, self.right = product, left, right
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        found = handlers.multiplied(a, b, self.product.turned, self.product.other)
+        if found is None:
+            return self.product.otherwise(a.reshape(self.left), b.reshape(self.right))
+        return found.reshape((self.left[0], *found.shape[-2:]))
+
+
 class Loop:
     """The function of a step that one of C's loops carries out. rows: whether it is one over rows (`rowwise`), or along a dimension (`looping`); how:
     what that is told; results: their shapes and dtypes. It gives the one result, or the list of several."""

@@ -50,7 +50,26 @@ def _is_plain(array: Any) -> bool:
 
 
 def reshaped(array: Any, shape: Any) -> Any:
-    """The array in another shape: where it lies turned in memory, of a copy."""
-    if array.size >= LEAST and array.strides[-1] not in (0, array.itemsize):
+    """The array in another shape: where that is no view, of a copy."""
+    if array.size >= LEAST and not arrays.is_contiguous(array) and not _is_view(array.shape, array.strides, shape):
         array = copied(array)
     return array.reshape(shape)
+
+
+def _is_view(given: Any, strides: Any, shape: Any) -> bool:
+    """Whether what lies in memory with these strides can be seen in another shape: where each gap between its elements is between two dimensions."""
+    gaps, size, following = [], 1, 0
+    for i in range(len(given) - 1, -1, -1):
+        n, stride = given[i], strides[i]
+        if n == 1:
+            continue
+        if size > 1 and stride != following:
+            gaps.append(size)
+        following = n * stride
+        size *= n
+    size = 1
+    for i in range(len(shape) - 1, -1, -1):
+        size *= shape[i]
+        if gaps and gaps[0] == size:
+            gaps.pop(0)
+    return not gaps

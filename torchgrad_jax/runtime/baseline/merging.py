@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Product, carry_out
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, carry_out
 from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact
 from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.form import NumPyForm
@@ -126,10 +126,14 @@ def _looks_at(made: Any, array: Any) -> bool:
 
 def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
     """The steps with those of `views`, by their places, as `Moved` ones where they are such: one that gives all elements in their order, maybe by
-    way of others, in the place of all of these. views: with the dtypes."""
+    way of others, in the place of all of these; products read what is copied to be in one batch, before it is. views: with the dtypes."""
     found: list[Assignable] = []
     whole: dict[int, int] = {}  # what all the elements of a slot are in their order
+    batches: dict[int, int] = {}  # and what they are as matrices, where their batch is in one dimension for a product
     for i, step in enumerate(steps):
+        if not batches.keys().isdisjoint(step.operands) and type(step.function) is Product and len(step.operands) == 2:
+            left, right = [facts[slot].shape for slot in step.operands]
+            step = _Call(Batches(step.function, left, right), [batches.get(slot, slot) for slot in step.operands], step.results, step.fresh)
         if i in views and facts[step.operands[0]].size:
             (slot,) = step.operands
             move = _as_moved(step.function, facts[slot], views[i])
@@ -140,13 +144,28 @@ def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapp
                 move = None
             if move is not None:
                 step = _Call(move, [slot], step.results)
+        elif _makes_one_batch(step, facts):
+            batches[step.results[0]] = step.operands[0]
         found.append(step)
     read, kept = {*outputs}, []
     for step in reversed(found):
-        if type(step.function) is not Moved or not read.isdisjoint(step.results):
+        only_looks = type(step.function) is Moved or not batches.keys().isdisjoint(step.results)
+        if not only_looks or not read.isdisjoint(step.results):
             read.update(step.operands)
             kept.append(step)
     return kept[::-1]
+
+
+def _makes_one_batch(step: Assignable, facts: Mapping[int, Fact]) -> bool:
+    """Whether a step copies matrices, to have the dimensions before their own as one."""
+    if not len(step.operands) == len(step.results) == 1:
+        return False
+    given, made = facts[step.operands[0]], facts[step.results[0]]
+    copies = not given.contiguous and made.contiguous and given.letter == made.letter and given.letter in "fd"
+    if not copies or len(made.shape) != 3 or len(given.shape) < 4 or given.size != made.size or given.shape[-2:] != made.shape[-2:]:
+        return False
+    move = _as_moved(step.function, given, given.letter)
+    return move is not None and move.kind == RESHAPED and move.how == made.shape
 
 
 def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
@@ -164,10 +183,10 @@ def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
 
 
 def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
-    """The steps with a product and the addition of a vector to its rows as one, where they are small: larger ones are added to by several threads."""
+    """The steps with a product and the addition of a vector to its rows as one."""
     readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
     alone = [s for s in steps if type(s.function) is Product and len(s.operands) == 2]
-    products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1 and facts[s.results[0]].size < LEAST}
+    products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1}
     found: dict[int, Assignable] = {}
     for step in steps:
         found[step.results[0]] = step

@@ -1,4 +1,4 @@
-/* Functions of float32, right within one to three units of the last place. Polynomials: the Cephes library's, but for `erf`'s, which is
+/* Functions of float32, right within one to three units of the last place. Polynomials: the Cephes library's, but for `erf`'s, which are
    `baseline/special.py`'s own. */
 #ifndef TJ_FUNCTIONS
 #define TJ_FUNCTIONS
@@ -18,14 +18,22 @@ static inline float tj_tanh(float x) {
     float p = (((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z - 3.33332819422e-1f;
     return copysignf(size < 0.625f ? p * z * size + size : far, x);
 }
+/* See `baseline/special.py`, whose coefficients these are. */
+#define TJ_EITHER(one, other) (near ? one : other)
 static inline float tj_erf(float x) {
-    float kept = x < -4.0f ? -4.0f : x > 4.0f ? 4.0f : x, z = kept * kept;
-    float p = ((((((((-1.641341840219468e-09f * z + 5.393413715637507e-08f) * z - 5.153000302016153e-07f) * z - 1.8598691440274706e-06f) * z
-              + 7.648591417819262e-05f) * z - 0.0006036750773379035f) * z - 0.0002021565305767581f) * z + 0.1027713194489479f) * z
-              + 1.128379225730896f);
-    float found = tj_tanh(kept * p);
-    return fabsf(x) < 3.919205904006958f ? found : x != x ? x : copysignf(1.0f, x);  /* of large x, gelu is x or 0 */
+    float size = fabsf(x), far;
+    int near = size < 1.0f;
+    float v = near ? x * x : size;
+    float p = (((((TJ_EITHER(7.853840995e-05f, 0.0001498499838f) * v + TJ_EITHER(-0.0008010187459f, -0.002469738525f)) * v
+                  + TJ_EITHER(0.005188326984f, 0.01292589559f)) * v + TJ_EITHER(-0.02685381157f, -0.01137363301f)) * v
+                + TJ_EITHER(0.1128358514f, -0.0614262548f)) * v + TJ_EITHER(-0.3761262582f, -0.14506065f)) * v
+              + TJ_EITHER(1.128379166f, 1.000834728f);
+    far = p * p;
+    far = far * far;
+    far = size >= 3.919205904006958f ? 1.0f : 1 - far * far;  /* of large x, gelu is x or 0 */
+    return near ? x * p : copysignf(far, x);
 }
+#undef TJ_EITHER
 /* log(x) + rest, where rest is less than half a unit of x's last place, over x. */
 static inline float tj_log_with(float x, float rest) {
     float y = x < 1.17549435e-38f ? x * 8388608.0f : x, m, z, p, whole, found;

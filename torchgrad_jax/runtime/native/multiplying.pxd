@@ -116,15 +116,23 @@ cdef extern from *:
         }
         return 1;
     }
-    /* Cut the products into blocks and carry them out. call: XLA's; 0 if it is the interpreter that asks. */
-    static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
+    /* Add a vector to each row. */
+    #define TJ_ADD_TO_ROWS(name, type)                                                                    \\
+    TJ_CLONES static void name(type* TJ_ONLY out, const type* TJ_ONLY bias, int64_t rows, int64_t n) {    \\
+        int64_t j;                                                                                        \\
+        for (; rows > 0; rows--, out += n) { for (j = 0; j < n; j++) { out[j] += bias[j]; } }             \\
+    }
+    TJ_ADD_TO_ROWS(tj_add_to_rows_one, float)
+    TJ_ADD_TO_ROWS(tj_add_to_rows_two, double)
+    #undef TJ_ADD_TO_ROWS
+    static void tj_add_to_rows(const tj_operands* of, int wide) {
+        if (wide) { tj_add_to_rows_two((double*)of->out, (const double*)of->bias, of->batch * of->m, of->n); }
+        else { tj_add_to_rows_one((float*)of->out, (const float*)of->bias, of->batch * of->m, of->n); }
+    }
+    /* Cut the products into blocks that BLAS multiplies, and carry them out. call: XLA's; 0 if it is the interpreter that asks. */
+    static void tj_carry_out_blocks(const tj_call* call, const tj_operands* of, int wide) {
         int narrow = tj_narrow && of->y.turned && !of->x.turned && of->m * of->n > TJ_NARROW * TJ_NARROW, side = narrow ? TJ_NARROW : TJ_SIDE;
         tj_product p = {*of, of->m, of->n, of->k, 0, 0, wide};
-        if (tj_tiled[wide] && of->m >= TJ_THIN && of->n >= TJ_THIN) {
-            tj_tile_products(call, of, tj_tiled[wide]);
-            return;
-        }
-        if (tj_of_vectors(of, wide)) { return; }
         if (narrow || of->m * of->n * of->k > TJ_BLOCK) {
             p.rows = tj_pieces(of->m, tj_pieces(of->m, side));
             p.columns = tj_pieces(of->n, tj_pieces(of->n, side));
@@ -134,6 +142,14 @@ cdef extern from *:
         p.down = tj_pieces(of->m, p.rows);
         p.across = tj_pieces(of->n, p.columns);
         tj_do(call, tj_multiply_block, &p, of->batch * p.down * p.across, of->batch * of->m * of->n * of->k < (call ? TJ_ALONE : TJ_ALONE_HERE));
+    }
+    static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
+        if (tj_tiled[wide] && of->m >= TJ_THIN && of->n >= TJ_THIN) {
+            tj_tile_products(call, of, tj_tiled[wide]);
+            return;
+        }
+        if (!tj_of_vectors(of, wide)) { tj_carry_out_blocks(call, of, wide); }
+        if (of->bias) { tj_add_to_rows(of, wide); }
     }
     static tj_matrices tj_whole(const tj_buffer* from, int turned, int wide) {
         tj_matrices found = {(const char*)from->data, from->shape[2], 1, from->shape[1] * from->shape[2] * (wide ? 8 : 4), 0, turned};
@@ -159,6 +175,7 @@ cdef extern from *:
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
         whole.add = whole.alone = 0;
+        whole.bias = 0;
         tj_carry_out(call, &whole, wide);
         return 0;
     }
@@ -191,7 +208,7 @@ cdef extern from *:
         return 1;
     }
     /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. */
-    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right) {
+    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias) {
         const Py_ssize_t *of_x = x->shape + x->ndim - 2, *of_out = out->shape + out->ndim - 2;
         int wide = out->itemsize == 8;
         tj_operands whole;
@@ -201,6 +218,7 @@ cdef extern from *:
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
         whole.add = whole.alone = 0;
+        whole.bias = (const char*)bias;
         whole.batch = out->len / (of_out[0] * of_out[1] * out->itemsize);
         if (whole.batch * whole.m * whole.n * whole.k < TJ_BLOCK) {
             tj_carry_out(0, &whole, wide);
@@ -210,20 +228,6 @@ cdef extern from *:
             Py_END_ALLOW_THREADS
         }
         return 1;
-    }
-    /* Add a vector to each row. */
-    #define TJ_ADD_TO_ROWS(name, type)                                                                    \\
-    TJ_CLONES static void name(type* TJ_ONLY out, const type* TJ_ONLY bias, int64_t rows, int64_t n) {    \\
-        int64_t j;                                                                                        \\
-        for (; rows > 0; rows--, out += n) { for (j = 0; j < n; j++) { out[j] += bias[j]; } }             \\
-    }
-    TJ_ADD_TO_ROWS(tj_add_to_rows_one, float)
-    TJ_ADD_TO_ROWS(tj_add_to_rows_two, double)
-    #undef TJ_ADD_TO_ROWS
-    static void tj_add_to_rows(const Py_buffer* out, const Py_buffer* bias) {
-        int64_t n = bias->len / bias->itemsize, rows = out->len / bias->len;
-        if (out->itemsize == 8) { tj_add_to_rows_two((double*)out->buf, (const double*)bias->buf, rows, n); }
-        else { tj_add_to_rows_one((float*)out->buf, (const float*)bias->buf, rows, n); }
     }
     static void tj_use(size_t one, size_t other, int narrow, int bits) {
         tj_single = (tj_sgemm)one;
@@ -239,8 +243,7 @@ cdef extern from *:
     """
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
-    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right) noexcept
-    void tj_add_to_rows(Py_buffer* out, Py_buffer* bias) noexcept
+    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias) noexcept
 
 
 cdef inline int vector_bits() noexcept:
@@ -265,11 +268,11 @@ cdef inline bint multiply(object x, object y, object out, bint left, bint right,
         try:
             arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
             try:
-                done = tj_multiply_here(&one, &other, &made, left, right)
-                if done and bias is not None:
-                    arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
-                    tj_add_to_rows(&made, &added)
-                    PyBuffer_Release(&added)
+                if bias is None:
+                    return tj_multiply_here(&one, &other, &made, left, right, NULL)
+                arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
+                done = tj_multiply_here(&one, &other, &made, left, right, added.buf)
+                PyBuffer_Release(&added)
                 return done
             finally:
                 PyBuffer_Release(&made)

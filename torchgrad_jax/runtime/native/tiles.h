@@ -5,10 +5,10 @@
 #define TJ_WIDTH (2 * TJ_LANES)
 typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(TJ_NUMBER)), aligned(sizeof(TJ_NUMBER)), may_alias));
 
-/* The sums of the products of `rows` elements on the left, and of `vectors` on the right, which are copied into a `strip` if there is to be one. rows,
-   vectors, and whether there is: constants, so that all is in registers. */
+/* The sums of the products of `rows` elements on the left, and of `vectors` on the right, which are copied into a `strip` if there is to be one, and to
+   which `bias` is added if there is one. rows, vectors, and whether there is a strip: constants, so that all is in registers. */
 TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* strip,
-                                       TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors) {
+                                       const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors) {
     TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
     int i, j;
     TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] = (TJ_NAME(vector)){0}; } }
@@ -23,17 +23,19 @@ TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t
     TJ_UNROLLED for (i = 0; i < rows; i++) {
         TJ_UNROLLED for (j = 0; j < vectors; j++) {
             TJ_NAME(vector)* to = (TJ_NAME(vector)*)(out + i * lead + j * TJ_LANES);
-            if (add) { *to += sums[i][j]; } else { *to = sums[i][j]; }
+            if (add) { sums[i][j] += *to; }
+            if (bias) { sums[i][j] += *(const TJ_NAME(vector)*)(bias + j * TJ_LANES); }
+            *to = sums[i][j];
         }
     }
 }
 #define TJ_CASE(rows)                                                                                             \
     case rows:                                                                                                    \
-        if (vectors == 2) { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, out, lead, add, rows, 2); }              \
-        else { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, out, lead, add, rows, 1); }                              \
+        if (vectors == 2) { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, bias, out, lead, add, rows, 2); }        \
+        else { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, bias, out, lead, add, rows, 1); }                        \
         break;
-TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* out,
-                                    int64_t lead, int add, int64_t rows, int vectors) {
+TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
+                                    const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, int64_t rows, int vectors) {
     switch (rows) {
         TJ_CASE(1) TJ_CASE(2) TJ_CASE(3) TJ_CASE(4) TJ_CASE(5) TJ_CASE(6)
 #if TJ_ROWS == 12
@@ -42,23 +44,28 @@ TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x
     }
 }
 #undef TJ_CASE
-/* A tile of `rows` x `columns`: written to `out`, or added to what is there. strip: 0, or where a whole tile's right side is to be copied. */
-TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_step, const void* y, int64_t y_step, void* strip, void* out, int64_t lead,
-                                    int add, int64_t rows, int64_t columns) {
+/* A tile of `rows` x `columns`: written to `out`, or added to what is there. strip: 0, or where a whole tile's right side is to be copied. bias: 0, or what is
+   added to each row. */
+TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_step, const void* y, int64_t y_step, void* strip, const void* bias, void* out,
+                                    int64_t lead, int add, int64_t rows, int64_t columns) {
     int vectors = columns > TJ_LANES ? 2 : 1;
     TJ_NUMBER made[TJ_ROWS * TJ_WIDTH], *to = (TJ_NUMBER*)out;
     int64_t i, j;
     if (strip) {
-        TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, to, lead, add, TJ_ROWS, 2);
+        TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead,
+                     add, TJ_ROWS, 2);
         return;
     }
     if (columns == vectors * TJ_LANES) {
-        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, to, lead, add, rows, vectors);
+        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, to, lead, add, rows, vectors);
         return;
     }
-    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, made, TJ_WIDTH, 0, rows, vectors);
+    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, 0, made, TJ_WIDTH, 0, rows, vectors);
     for (i = 0; i < rows; i++) {
-        for (j = 0; j < columns; j++) { to[i * lead + j] = add ? to[i * lead + j] + made[i * TJ_WIDTH + j] : made[i * TJ_WIDTH + j]; }
+        for (j = 0; j < columns; j++) {
+            TJ_NUMBER found = add ? to[i * lead + j] + made[i * TJ_WIDTH + j] : made[i * TJ_WIDTH + j];
+            to[i * lead + j] = bias ? found + ((const TJ_NUMBER*)bias)[j] : found;
+        }
     }
 }
 /* Make a strip of `count` rows or columns, for each of `terms` so many `places`: of a matrix where those lie next to each other, or turned: the terms.

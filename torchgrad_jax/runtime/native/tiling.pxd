@@ -14,12 +14,14 @@ cdef extern from *:
         int64_t lead, inner, leap, step;
         int turned;
     } tj_matrices;
-    /* The products (m, n) of matrices x (m, k) and y (k, n); added to what is there, if `add`, and by this thread alone, if `alone`: what tiles can. */
+    /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0. Added to what is there, if `add`, and by this thread
+       alone, if `alone`: what tiles can. */
     typedef struct {
         tj_matrices x, y;
         char* out;
         int64_t batch, m, n, k;
         int add, alone;
+        const char* bias;
     } tj_operands;
 
     /* Where the matrix of a number has the element of this row and column. */
@@ -31,7 +33,7 @@ cdef extern from *:
     /* A tile has at most so many rows, strips of the left matrix `room` for them, and so many columns, of `size` bytes each. */
     typedef struct {
         int64_t rows, room, columns, size;
-        void (*tile)(int64_t, const void*, int64_t, const void*, int64_t, void*, void*, int64_t, int, int64_t, int64_t);
+        void (*tile)(int64_t, const void*, int64_t, const void*, int64_t, void*, const void*, void*, int64_t, int, int64_t, int64_t);
         void (*strip)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
     } tj_tiles;
     #if defined(__GNUC__) && defined(__x86_64__)
@@ -192,7 +194,8 @@ cdef extern from *:
                 int64_t row = i * p->height, high = of->m - row < p->height ? of->m - row : p->height;
                 const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * of->k + t) * left_step * size;
                 int copies = copied && i == first, there = lies || copies;
-                p->by->tile(terms, rows, left_step, there ? here + t * of->y.lead * size : made, there ? of->y.lead : columns, copies ? made : 0,
+                const char* bias = of->bias && t + terms == of->k ? of->bias + j * size : 0;
+                p->by->tile(terms, rows, left_step, there ? here + t * of->y.lead * size : made, there ? of->y.lead : columns, copies ? made : 0, bias,
                             of->out + ((matrix * of->m + row) * of->n + j) * size, of->n, of->add || t > 0, high, wide);
                 if (line < lines) {
                     tj_fetch(p, next, line, line + some);
