@@ -67,6 +67,36 @@ def test_what_comes_back_is_not_compiled_before_its_turns_took_a_share_of_the_pr
     assert turn_of_compilation(0.001, 8) < turn_of_compilation(0.5, 9) < turn_of_compilation(1.0, 10)
 
 
+def test_what_is_interpreted_for_long_takes_the_short_way_and_is_compiled_at_the_same_turn(monkeypatch):
+    monkeypatch.setattr(tiers, "PATIENCE", 0.1)
+
+    def turns(shape, runs):
+        monkeypatch.setattr(tiers, "MANY_RUNS", runs)
+        x, before = tj.ones(*shape), counters.settled
+        last = next(turn for turn in range(2000) if delta(lambda: chain(x, 11))["compiled"])
+        return last, counters.settled - before
+
+    last, foreseen = turns((120, 121), 1 << 20)
+    assert turns((121, 120), 0) == (last, 0)
+    assert last > 30 and foreseen > last - 25  # all but the first ones, which make one list of it, and a few looks
+    assert chain(tj.ones(120, 121), 11) == pytest.approx(chain(tj.ones(121, 120), 11))
+
+
+def test_a_program_with_other_lengths_is_not_run_the_short_way_once_one_with_loops_is_worth_it():
+    """Its runs are foreseen while it is the only one; after two more lengths the program with loops takes over."""
+
+    def steps(x, times):
+        for _ in range(times):
+            x = (x @ x * 0.1).tanh() + 0.3
+        return x.sum().item()
+
+    x = tj.linspace(0, 1, 2500).reshape(50, 50)
+    first = [steps(x, 33) for _ in range(20)]
+    spent = delta(lambda: [steps(x, times) for _ in range(60) for times in (33, 34, 35, 36)])
+    assert spent["compiled"] == 1 and spent["ran"] > 100  # one program serves all lengths
+    assert steps(x, 33) == pytest.approx(first[0], rel=1e-5)
+
+
 def test_a_few_operations_on_small_arrays_are_never_compiled():
     x = tj.ones(4)
     spent = delta(lambda: [chain(x, 2) for _ in range(2000)])

@@ -56,7 +56,7 @@ class Program(ProgramFields):
     """
 
     __slots__ = (
-        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "repeats", "tier", "rolled", "common",
+        "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "tier", "rolled", "common",
         "searched", "interpreted", "_estimates", "_stepped", "_numbers",
     )  # fmt: skip
 

@@ -20,6 +20,8 @@ cdef class Settled:
     cdef public bytes alive
     cdef public list slots, inputs, calls, template, places, checks, numbers
     cdef public bint compiled, long, multiplies
+    cdef public Py_ssize_t left
+    cdef public double cost
 
 
 @cython.locals(step=Step, values=dict, found=Settled, alive=bytes, arrays=list, totals=Counters, form=FormFields, reasons=dict)

@@ -1,4 +1,5 @@
-"""Running what is pending, and the short way of a program about which nothing is left to be decided: it is small and interpreted, or it is compiled.
+"""Running what is pending, and the short way of a program about which nothing is left to be decided, or not for so many runs: it is interpreted, or
+compiled.
 
 Most runs are of such programs. Where anything is out of the ordinary (somebody watches, a mode is on, an input may be given away, a result is still
 on its way) nothing is done here, and the long way is taken, which is `program.run_epoch`. This is compiled where there is a compiler
@@ -26,7 +27,7 @@ from torchgrad_jax.runtime.recording import holding
 from torchgrad_jax.runtime.recording.epoch import Epoch, running
 from torchgrad_jax.runtime.recording.interrupts import from_outside
 from torchgrad_jax.runtime.recovery import CheckFailed
-from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED
+from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, cost_of, lasts_for
 from torchgrad_jax.runtime.worker import Promised
 
 # XLA's CPU compiler orders nothing by itself and so copies what it was given and still reads: giving away small inputs
@@ -40,7 +41,8 @@ _ndarray, _scalar, _asarray = np.ndarray, np.generic, np.asarray
 
 
 class Settled:
-    """A program that is run the same way for as long as the modes are the usual ones, and what that takes.
+    """A program that is run the same way for as long as the modes are the usual ones, or so many more times if any are `left`, each of which has a
+    `cost`; and what that takes.
 
     alive: which of the results that were recorded are held, a byte for each; slots: those of the program's outputs. inputs: which of its epoch's it
     reads. compiled: whether it is, and then whether it takes `long`. Else what the interpreter carries out (`baseline.places`): calls, template, the
@@ -48,12 +50,28 @@ class Settled:
     it `multiplies` matrices.
     """
 
-    __slots__ = ("program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "checks", "numbers", "multiplies")
+    __slots__ = (
+        "program",
+        "alive",
+        "slots",
+        "inputs",
+        "compiled",
+        "long",
+        "calls",
+        "template",
+        "places",
+        "checks",
+        "numbers",
+        "multiplies",
+        "left",
+        "cost",
+    )
 
     def __init__(self, program: Any, alive: bytes) -> None:
         self.program, self.alive = program, alive
         self.slots, self.inputs = list(program.slots), list(program.inputs)
         self.compiled = self.long = self.multiplies = False
+        self.left, self.cost = -1, 0.0
         self.calls: list[Any] = []
         self.template: list[Any] = []
         self.places: list[int] = []
@@ -71,11 +89,15 @@ def settled(program: Any, alive: bytes) -> Settled | None:
         found.compiled, found.long = True, program.is_long()
         return found if form.ahead else None
     interpreted = program.interpreted
-    if program.tier != INTERPRETED or interpreted is None or not program.small:
+    if program.tier != INTERPRETED or interpreted is None:
         return None
     ready = interpreted.ready()
     if ready is None:
         return None
+    if not program.small:
+        found.left, found.cost = lasts_for(program), cost_of(program)
+        if found.left == 0:
+            return None
     (found.calls, found.template, places, makers), found.multiplies = ready, interpreted.multiplies
     found.places, found.checks = places[: len(found.slots)], places[len(found.slots) :]
     found.numbers = list(zip(interpreted.numbers, makers, strict=True))
@@ -131,7 +153,7 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     """Run what was recorded if it is settled: the outputs. None where the long way has to be taken, and then nothing has happened."""
     step, values = epoch.step, epoch.values
     found: Any = step.settled
-    if found is None or epoch.largest >= DONATE_BYTES or len(values) != step.end or not _is_usual():
+    if found is None or found.left == 0 or epoch.largest >= DONATE_BYTES or len(values) != step.end or not _is_usual():
         return None
     alive = holding.held(values)
     if epoch.aliases:
@@ -152,6 +174,10 @@ def run_settled(rec: Recorder, epoch: Epoch, reason: str) -> Any:
     reasons = totals.reasons
     reasons[reason] = reasons.get(reason, 0) + 1
     rec.new_in_a_row = 0
+    if found.left > 0:
+        found.left -= 1
+        form.spent += found.cost
+        found.program.repeats = found.program.repeats + 1 if step in rec.recent else 0
     if not rec.recent or rec.recent[0] is not step:
         rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])
     rec.rolling = False

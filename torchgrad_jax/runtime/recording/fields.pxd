@@ -2,11 +2,12 @@ cdef class FormFields:
     cdef public object function
     cdef public bint ahead
     cdef public Py_ssize_t used
+    cdef public double spent
 
 
 cdef class ProgramFields:
     cdef public FormFields form
-    cdef public Py_ssize_t seen
+    cdef public Py_ssize_t seen, repeats
 
 
 cdef class CallFields:

@@ -9,18 +9,20 @@ from typing import Any
 class ProgramFields:
     """See Program."""
 
-    __slots__ = ("form", "seen")
+    __slots__ = ("form", "seen", "repeats")
     form: Any
     seen: int
+    repeats: int
 
 
 class FormFields:
     """See Form."""
 
-    __slots__ = ("function", "ahead", "used")
+    __slots__ = ("function", "ahead", "used", "spent")
     function: Any
     ahead: bool
     used: int
+    spent: float
 
 
 class CallFields:

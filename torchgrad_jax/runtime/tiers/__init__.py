@@ -34,6 +34,8 @@ LOOP_COMPILE = 4e7
 MET = 12_000.0
 # Which share of its time a program loses by its loops, and how many turns say that it will go on for long enough to compile it again.
 ROLLING, LONG_TURNS = 0.15, 20
+# More runs need not be foreseen.
+MANY_RUNS = 1 << 20
 # How many lengths of a loop have to be met until the program with a loop is the better one: unrolled, what is element-wise stays in registers.
 LENGTHS = 3
 
@@ -48,7 +50,7 @@ class Form(FormFields):
     turns: how often one of them was interpreted. used, executable: see `keeping`.
     """
 
-    __slots__ = ("spent", "members", "turns", "executable", "__weakref__")
+    __slots__ = ("members", "turns", "executable", "__weakref__")
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -72,6 +74,25 @@ def tier_of(program: Any) -> str:
     return program.tier
 
 
+def cost_of(program: Any) -> float:
+    """What interpreting a program once costs beyond a call of what is compiled of it, where all its operations have plans."""
+    estimate = program.estimate
+    return max(estimate.interpreting - estimate.calling, 0.0)
+
+
+def lasts_for(program: Any) -> int:
+    """For how many more runs at least a program that has been interpreted will be, so that nothing has to be decided meanwhile: half of them or more.
+    What they cost is not entered for the program with its loops, which waits for other lengths."""
+    if program.tier != INTERPRETED or not program.estimate.whole or not program.searched or modes.deterministic:
+        return 0
+    if program.common is not None and _is_worth_rolling(program):
+        return 0
+    runs = 0
+    while runs < MANY_RUNS and _share(program, 2 * runs + 1) <= 1:
+        runs = 2 * runs + 1
+    return runs
+
+
 def _chosen(program: Any) -> str:
     common = program.common
     if program.form.function is not None:
@@ -89,7 +110,7 @@ def _chosen(program: Any) -> str:
     cold = {c.signature for c, plan in calls if plan is None and not c.signature.warm}
     if not estimate.planned:
         return _by_xla_alone(program, len(cold))
-    cost = max(estimate.interpreting - estimate.calling, 0.0) + estimate.one * len(cold)
+    cost = cost_of(program) + estimate.one * len(cold)
     form.spent += cost
     if common is not None and _is_rolled_now(program, cost):
         return ROLLED
@@ -100,12 +121,14 @@ def _chosen(program: Any) -> str:
     return COMPILED if _share(program) > 1 and not only_one else INTERPRETED
 
 
-def _share(program: Any) -> float:
-    """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed."""
+def _share(program: Any, more: int = 0) -> float:
+    """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed. more: after
+    so many more runs in a row that are interpreted."""
     form, estimate = program.form, program.estimate
-    taken = form.spent + program.seen * estimate.calling
+    spent = form.spent + more * cost_of(program) if more else form.spent
+    taken = spent + (program.seen + more) * estimate.calling
     patience = PATIENCE if program.device is CPU else PATIENCE * SOONER_ON_ACCELERATORS
-    return min(form.spent * (1 + program.repeats / TURNS), taken / patience) / max(estimate.compiling, 1.0)
+    return min(spent * (1 + (program.repeats + more) / TURNS), taken / patience) / max(estimate.compiling, 1.0)
 
 
 def reason(program: Any) -> str:
@@ -157,14 +180,24 @@ def _why_by_xla(program: Any, sig: Any) -> str:
 
 def _is_rolled_now(program: Any, cost: float) -> bool:
     """Whether the program with loops is compiled now: it serves many lengths, or is so much smaller that compiling the long one can wait."""
-    common, rolled, whole = program.common, program.rolled, program.estimate.compiling
+    common = program.common
     common.spent += cost
     if common.members > 1 and not program.seen:
         common.spent += MET * len(program.calls)
     common.turns += 1
-    price = costs.COMPILE + LOOP_COMPILE + (whole - costs.COMPILE) * rolled.compiling / len(program.calls)
-    worth = common.members >= LENGTHS or (not rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
-    return worth and common.spent * (1 + common.turns / LENGTH_TURNS) > price
+    return _is_worth_rolling(program) and common.spent * (1 + common.turns / LENGTH_TURNS) > _rolled_price(program)
+
+
+def _rolled_price(program: Any) -> float:
+    """What compiling it with its loops costs."""
+    whole = program.estimate.compiling
+    return costs.COMPILE + LOOP_COMPILE + (whole - costs.COMPILE) * program.rolled.compiling / len(program.calls)
+
+
+def _is_worth_rolling(program: Any) -> bool:
+    """Whether the program with loops is the one to compile, once its price is spent."""
+    whole, price = program.estimate.compiling, _rolled_price(program)
+    return program.common.members >= LENGTHS or (not program.rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
 
 
 def _is_worth_unrolling(program: Any) -> bool:
