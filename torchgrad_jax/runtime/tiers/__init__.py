@@ -122,8 +122,9 @@ def _chosen(program: Any) -> str:
 
 
 def _share(program: Any, more: int = 0) -> float:
-    """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed. more: after
-    so many more runs in a row that are interpreted."""
+    """How much of what has to be before a program is compiled has been: of its price is spent, and of the time that is to pass has passed.
+
+    more: after so many more runs in a row that are interpreted."""
     form, estimate = program.form, program.estimate
     spent = form.spent + more * cost_of(program) if more else form.spent
     taken = spent + (program.seen + more) * estimate.calling
