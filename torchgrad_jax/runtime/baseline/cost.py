@@ -6,6 +6,7 @@ Measured on three x86 processors with NumPy 2.4, on arrays of 8 and of 100,000 e
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from torchgrad_jax.runtime.native import blas
 
 # One step, whatever it does.
 STEP = 700.0
-# An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, and of one of scipy.special.
-CHEAP, DEAR, SPECIAL = 0.15, 1.0, 60.0
+# An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, by NumPy and by the functions of `blocks`, and of one of
+# scipy.special.
+CHEAP, DEAR, BY_BLOCKS, SPECIAL = 0.15, 1.0, 0.4, 60.0
 # Importing scipy, which is done once, whatever the number of elements.
 IMPORT = 1e8
 # A multiply-add of a matrix product, and what the product takes besides; from so many on `native` shares it with helpers, which takes this part.
@@ -66,6 +68,16 @@ def per_result(each: float, eqn: Any) -> float:
     aval = eqn.outvars[0].aval
     dtype = eqn.invars[-1].aval.dtype if eqn.invars else aval.dtype
     return aval.size * (each * weight(dtype) + conversion(dtype))
+
+
+def of_function(eqn: Any) -> float:
+    """The cost of a transcendental primitive that `blocks` has a function of float32 for, which half precision is computed by, too."""
+    return per_result(BY_BLOCKS if blocks.by_numbers and eqn.outvars[0].aval.dtype.itemsize <= 4 else DEAR, eqn)
+
+
+def chained_or(each: float) -> Callable[[Any], float]:
+    """The cost of a primitive of which an element takes so long by NumPy, and is one of a chain of `blocks` where it is a real number."""
+    return lambda eqn: per_result(CHEAP if blocks.by_numbers and eqn.outvars[0].aval.dtype.char in "fd" else each, eqn)
 
 
 def product(batch: int, rows: int, inner: int, columns: int, dtype: np.dtype) -> float:

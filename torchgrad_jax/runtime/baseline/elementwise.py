@@ -11,7 +11,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import blocks, lanes
 from torchgrad_jax.runtime.baseline.blocks import converted, widened
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
-from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR
+from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR, chained_or, of_function
 from torchgrad_jax.runtime.baseline.inlining import WHOLE
 from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, is_floating, is_half, rule
 
@@ -84,7 +84,8 @@ def of_halves(function: Callable[..., Any], dtype: np.dtype, always: bool = Fals
 for _name, _function in _CHEAP.items():
     rule(_name, each=CHEAP, elementwise=True)(_direct(_function, False))
 for _name, _function in _DEAR.items():
-    rule(_name, WHOLE + _name, each=DEAR, elementwise=True)(_direct(_function, True, _SINGLE.get(_name)))
+    _cost = of_function if _name in _LANES else None
+    rule(_name, WHOLE + _name, each=DEAR, cost=_cost, elementwise=True)(_direct(_function, True, _SINGLE.get(_name)))
 
 
 # ---------------------------------------------------------------------- larger and smaller
@@ -147,7 +148,7 @@ def _extreme(eqn: Any, plain: Any, exact: Any, dtype: np.dtype) -> Any:
     return of_halves(found, dtype) if is_half(dtype) else found
 
 
-@rule("max", each=3 * CHEAP, elementwise=True, fresh=True)
+@rule("max", cost=chained_or(3 * CHEAP), elementwise=True, fresh=True)
 def _max(eqn: Any) -> Any:
     dtype, second = eqn.outvars[0].aval.dtype, eqn.invars[1]
     if is_floating(dtype) and hasattr(second, "val") and second.val == 0 and not np.signbit(second.val):
@@ -155,7 +156,7 @@ def _max(eqn: Any) -> Any:
     return _extreme(eqn, np.maximum, larger, dtype)
 
 
-@rule("min", each=3 * CHEAP, elementwise=True, fresh=True)
+@rule("min", cost=chained_or(3 * CHEAP), elementwise=True, fresh=True)
 def _min(eqn: Any) -> Any:
     return _extreme(eqn, np.minimum, smaller, eqn.outvars[0].aval.dtype)
 
@@ -308,7 +309,7 @@ def _rsqrt(eqn: Any) -> Any:
     return lambda x: divide(one, root(x))
 
 
-@rule("logistic", each=DEAR, elementwise=True, fresh=True)
+@rule("logistic", cost=of_function, elementwise=True, fresh=True)
 def _logistic(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype == np.float32 and (single := _SINGLE["logistic"]) is not None:
@@ -415,7 +416,7 @@ def _leading_zeros(eqn: Any) -> Any:
 # ---------------------------------------------------------------------- selection
 
 
-@rule("select_n", each=5 * CHEAP, elementwise=True)
+@rule("select_n", cost=chained_or(5 * CHEAP), elementwise=True)
 def _select_n(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if eqn.invars[0].aval.dtype == bool and len(eqn.invars) == 3:

@@ -84,7 +84,10 @@ def is_native(eqn: Any) -> bool:
     return eqn.primitive.name in _BY_LOOPS or (fits_loops(eqn) and has_loops())
 
 
-_BY_LOOPS = frozenset(("grid_sample", "grouped_convolution", "resample", "rowwise", *LOOPS, *OTHER_LOOPS))
+_BY_LOOPS = frozenset((
+    "max_pool", "max_pool_within", "at_places", "grid_sample", "grouped_convolution", "resample", "rowwise", "lstm_steps", "lstm_steps_grad", *LOOPS,
+    *OTHER_LOOPS,
+))  # fmt: skip
 
 
 def contains(jaxpr: Any, primitive: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, per_element
+from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, of_function, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
@@ -81,7 +81,7 @@ def _erf_cost(eqn: Any) -> float:
     if eqn.outvars[0].aval.dtype.itemsize > 4:
         return _cost_of_few(eqn)
     if _ERF is not None:
-        return per_element(DEAR, eqn)
+        return of_function(eqn)
     size = eqn.outvars[0].aval.size
     if size >= _MANY_SINGLE:
         return IMPORT
