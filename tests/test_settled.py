@@ -196,7 +196,7 @@ def test_nothing_is_lost_where_it_is_interrupted(short, monkeypatch, error):
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(settled, "calls", [(raising, *call[1:]) for call in settled.calls])
+        patch.setattr(settled, "calls", [(raising, len(call[5]), *call[2:]) for call in settled.calls])
         if error is KeyboardInterrupt:
             with pytest.raises(KeyboardInterrupt):
                 y.item()

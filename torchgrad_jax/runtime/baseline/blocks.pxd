@@ -1,6 +1,7 @@
 cimport cython
 
 from torchgrad_jax.runtime.baseline cimport lanes
+from torchgrad_jax.runtime.native cimport arrays as of_c
 
 
 cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK
@@ -18,9 +19,13 @@ cdef class Chain:
     cdef int[320] _code
 
     cpdef bint is_shared(self)
+    @cython.locals(made=list)
+    cpdef of(self, list arrays)
     cpdef list slots(self, object arrays, list made)
-    @cython.locals(work="lanes.Work*")
+    @cython.locals(work="lanes.Work*", alone="lanes.Work*")
     cdef _carry_out(self, list slots)
+    @cython.locals(work="lanes.Work*", count=int)
+    cdef provide(self, lanes.Work* works)
     @cython.locals(
         work="lanes.Work*", length=Py_ssize_t, known=int, start="char**", step="Py_ssize_t*", room="char*", i=int, source="char*", used=int,
     )

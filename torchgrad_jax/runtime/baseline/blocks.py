@@ -17,6 +17,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
 from torchgrad_jax.runtime.baseline.copying import copied
+from torchgrad_jax.runtime.native import arrays as of_c
 
 # How many elements a block has at most, and how much a chain may hold.
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
@@ -60,7 +61,11 @@ class Chain:
         self._code = _padded([n for operation in code for n in operation], 5 * MOST_OPERATIONS)
 
     def __call__(self, *arrays: Any) -> Any:
-        made = [np.empty(self.shape, dtype) for dtype in self.dtypes]
+        return self.of(list(arrays))
+
+    def of(self, arrays: list[Any]) -> Any:
+        """What calling it with these operands gives."""
+        made = [of_c.empty(self.shape, dtype) for dtype in self.dtypes]
         try:
             self._carry_out(self.slots(arrays, made))
         except (BufferError, ValueError):  # not contiguous, or of another dtype
@@ -89,15 +94,24 @@ class Chain:
         return slots
 
     def _carry_out(self, slots: list[Any]) -> None:
+        if not self.is_shared():
+            alone = lanes.scratch(self._registers, BLOCK * lanes.width(self._letter), self._letter)
+            self._prepare(slots, alone)
+            lanes.run_alone(alone)
+            return
         work = lanes.works(1)
         try:
+            self.provide(work)
             self._prepare(slots, work)
-            if self.is_shared():
-                lanes.run_shared(work)
-            else:
-                lanes.run_alone(work)
+            lanes.run_shared(work)
         finally:
             lanes.let_go(work, 1)
+
+    def provide(self, works: Any) -> None:
+        """Give work memory of its own."""
+        work, count = lanes.first(works), self._inputs + self._outputs + self._registers
+        work.start, work.step = lanes.starts(count), lanes.steps(count)
+        work.room = lanes.room(self._registers, BLOCK * lanes.width(self._letter), self._letter)
 
     def _prepare(self, slots: list[Any], works: Any) -> None:
         """Tell what `lanes` needs to know. BufferError, ValueError where an array is not as it is said here."""
@@ -105,9 +119,7 @@ class Chain:
         known = self._inputs + self._outputs
         work.letter, work.operations, work.size, work.most = self._letter, self._operations, self._size, BLOCK
         work.code, work.letters, work.sizes = self._code, self._letters, self._sizes
-        work.start = start = lanes.starts(known + self._registers)
-        work.step = step = lanes.steps(known + self._registers)
-        work.room = room = lanes.room(self._registers, length, self._letter)
+        start, step, room = work.start, work.step, work.room
         for i in range(known):
             step[i] = lanes.width(self._letters[i])
             start[i] = lanes.memory(slots[i], step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
@@ -137,7 +149,7 @@ class Together:
         self._places = [slice(end - c.reads(), end) for c, end in zip(chains, ends, strict=True)]
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        made = [[np.empty(c.shape, dtype) for dtype in c.dtypes] for c in self.chains]
+        made = [[of_c.empty(c.shape, dtype) for dtype in c.dtypes] for c in self.chains]
         try:
             _carry_out_all(self.chains, [c.slots(arrays[at], own) for c, at, own in zip(self.chains, self._places, made, strict=True)])
         except (BufferError, ValueError):
@@ -152,6 +164,7 @@ def _carry_out_all(chains: list[Chain], slots: list[Any]) -> None:
     try:
         for i in range(count):
             chain: Chain = chains[i]
+            chain.provide(lanes.nth(work, i))
             chain._prepare(slots[i], lanes.nth(work, i))
         lanes.run_together(work, count)
     finally:
@@ -174,7 +187,7 @@ class Function:
         self._number = number
 
     def __call__(self, array: Any) -> Any:
-        return self._into(array, np.empty(array.shape, np.float32))
+        return self._into(array, of_c.empty(array.shape, SINGLE))
 
     def over(self, array: Any) -> Any:
         """The same, written into the operand where it can be."""
@@ -212,7 +225,7 @@ def converted(x: Any, target: np.dtype) -> Any:
     flags = x.flags
     if not flags.c_contiguous:
         return converted(x.T, target).T if flags.f_contiguous else converted(copied(x), target)
-    made = np.empty(x.shape, target)
+    made = of_c.empty(x.shape, target)
     _convert(x, made, number, of, to)
     return made
 

@@ -1,9 +1,14 @@
 cimport cython
 
+from torchgrad_jax.runtime.baseline.blocks cimport Chain
 from torchgrad_jax.runtime.baseline.copying cimport contiguous
+from torchgrad_jax.runtime.native cimport arrays as of_c
+from torchgrad_jax.runtime.native cimport handlers
 
 
-@cython.locals(call=tuple, arity=Py_ssize_t, a=Py_ssize_t, b=Py_ssize_t, c=Py_ssize_t, given=tuple)
+@cython.locals(
+    call=tuple, arity=Py_ssize_t, a=Py_ssize_t, b=Py_ssize_t, c=Py_ssize_t, given=tuple, product=Product, chain=Chain, operands=tuple, i=Py_ssize_t,
+)
 cpdef carry_out(list calls, list values)
 
 
@@ -18,6 +23,8 @@ cdef class Prepared:
 cdef class Product:
     cdef public bint turned, other
     cdef public object otherwise
+
+    cpdef of(self, object a, object b)
 
 
 cdef class Batches:

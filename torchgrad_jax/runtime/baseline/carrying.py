@@ -6,12 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.blocks import Chain
 from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
 
-# In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at; or its place is
-# emptied.
-RESHAPED, TURNED, DROPPED = -1, -2, -3
+# In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at; its place is
+# emptied; or the function is a Product of two operands, or a Chain, which is asked without a call of Python's.
+RESHAPED, TURNED, DROPPED, MULTIPLIED, CHAINED = -1, -2, -3, -4, -5
+
+
+def kind_of(function: Any, operands: int) -> int:
+    """What stands in a call in place of how many operands it has, or that number."""
+    if type(function) is Product and operands == 2:
+        return MULTIPLIED
+    return CHAINED if type(function) is Chain else operands
 
 
 def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
@@ -24,6 +33,12 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
             values[out] = function(values[a])
         elif arity == 3:
             values[out] = function(values[a], values[b], values[c])
+        elif arity == -4:
+            product = function
+            values[out] = product.of(values[a], values[b])
+        elif arity == -5:
+            chain = function
+            values[out] = chain.of([values[i] for i in operands])
         elif arity == -1:
             values[out] = values[a].reshape(function)
         elif arity == -2:
@@ -61,11 +76,15 @@ class Product:
         self.turned, self.other, self.otherwise = turned, other, otherwise
 
     def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
-        found = handlers.multiplied(a, b, self.turned, self.other, None if bias is None else contiguous(bias))
-        if found is None:
-            found = self.otherwise(a, b)
-            return found if bias is None else np.add(found, bias)
-        return found
+        if bias is None:
+            return self.of(a, b)
+        found = handlers.multiplied(a, b, self.turned, self.other, contiguous(bias))
+        return np.add(self.otherwise(a, b), bias) if found is None else found
+
+    def of(self, a: Any, b: Any) -> Any:
+        """The product alone."""
+        found = handlers.multiplied(a, b, self.turned, self.other)
+        return self.otherwise(a, b) if found is None else found
 
 
 class Batches:
@@ -94,7 +113,7 @@ class Loop:
         self.rows, self.how, self.results = rows, how, results
 
     def __call__(self, *given: Any) -> Any:
-        made = [np.empty(shape, dtype) for shape, dtype in self.results]
+        made = [of_c.empty(shape, dtype) for shape, dtype in self.results]
         arrays = [contiguous(x) for x in given]
         if self.rows:
             handlers.by_rows(arrays, made, self.how)

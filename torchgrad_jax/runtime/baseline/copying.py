@@ -24,7 +24,7 @@ def copied(array: Any) -> Any:
         return np.array(array, order="C")
     if array.dtype.isbuiltin == 2:  # bfloat16: its bits
         return copied(array.view(np.uint16)).view(array.dtype)
-    made = np.empty(array.shape, array.dtype)
+    made = arrays.empty(array.shape, array.dtype)
     moving.move(array, made)
     return made
 

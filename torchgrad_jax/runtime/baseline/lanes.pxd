@@ -15,6 +15,8 @@ from torchgrad_jax.runtime.native.sharing cimport tj_hand
 cdef extern from *:
     """
     #include <math.h>
+    #include <stdint.h>
+    #include <stdlib.h>
     #include <string.h>
     /* An operand may be where the result is, element by element. */
     #if defined(__clang__)
@@ -86,16 +88,36 @@ cdef extern from *:
             more                                                                                                              \\
         }                                                                                                                     \\
     }
+    /* Memory of whoever has Python's lock: for one chain at a time. */
+    static void* tj_scratch_work(void) { static int64_t room[32]; return room; }
+    static char** tj_scratch_starts(void) { static char* starts[128]; return starts; }
+    static Py_ssize_t* tj_scratch_steps(void) { static Py_ssize_t steps[128]; return steps; }
+    static char* tj_scratch_room(size_t size) {
+        static char* room;
+        static size_t has;
+        if (size > has) {
+            char* more = (char*)realloc(room, size);
+            if (!more) { return 0; }
+            room = more;
+            has = size;
+        }
+        return room;
+    }
     TJ_LANES(tj_lane_float, float, sqrtf, fabsf, TJ_SINGLE)
     TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_NONE)
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
+    void* tj_scratch_work() noexcept
+    char** tj_scratch_starts() noexcept
+    Py_ssize_t* tj_scratch_steps() noexcept
+    char* tj_scratch_room(size_t size) noexcept
     float tj_wide_half(uint16_t x) noexcept nogil
     float tj_wide_brain(uint16_t x) noexcept nogil
 
 cdef enum:
     SPREAD = 21
+    LINE = 64
 
 ctypedef fused real:
     float
@@ -126,7 +148,7 @@ cdef inline Py_ssize_t* steps(int count) except NULL:
 
 
 cdef inline char* room(Py_ssize_t registers, Py_ssize_t length, int letter) except NULL:
-    return <char*>_allocated(registers * length + 1)
+    return <char*>_allocated(registers * length + LINE)
 
 
 cdef inline void* _allocated(size_t length) except NULL:
@@ -136,8 +158,9 @@ cdef inline void* _allocated(size_t length) except NULL:
     return found
 
 
-cdef inline char* register(char* room, Py_ssize_t which, Py_ssize_t length) noexcept:
-    return room + which * length
+# Registers begin where lines of the cache do, so that none of a vector's loads takes two.
+cdef inline char* register(char* room, Py_ssize_t which, Py_ssize_t length) noexcept nogil:
+    return <char*>((<size_t>room + LINE - 1) // LINE * LINE) + which * length
 
 
 cdef inline char* at(char* start, Py_ssize_t step, Py_ssize_t begin) noexcept nogil:
@@ -264,6 +287,14 @@ cdef enum:
     SLOTS = 128  # of operands, results and registers, twice as many as a chain may have
 
 
+cdef inline Work* scratch(Py_ssize_t registers, Py_ssize_t length, int letter) except NULL:
+    cdef Work* found = <Work*>tj_scratch_work()
+    found.start, found.step, found.room = tj_scratch_starts(), tj_scratch_steps(), tj_scratch_room(registers * length + LINE)
+    if found.room is NULL:
+        raise MemoryError
+    return found
+
+
 cdef inline Work* works(int count) except NULL:
     cdef Work* found = <Work*>calloc(count, sizeof(Work))
     if found is NULL:
@@ -298,13 +329,13 @@ cdef inline void _run_part(Work* work, Py_ssize_t begin, Py_ssize_t end, tj_hand
     cdef char* room
     cdef int i
     if hand.kept is NULL:
-        hand.kept = malloc(work.kept + 1)
+        hand.kept = malloc(work.kept + LINE)
         if hand.kept is NULL:
             abort()
     room = <char*>hand.kept
     memcpy(start, work.start, (work.first + work.registers) * sizeof(void*))
     for i in range(work.registers):
-        start[work.first + i] = room + i * length
+        start[work.first + i] = register(room, i, length)
     run(work.letter, work.code, work.operations, work.letters, work.sizes, start, work.step, begin, end, work.most)
 
 

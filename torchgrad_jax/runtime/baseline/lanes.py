@@ -126,6 +126,11 @@ def works(count: int) -> list[Any]:
     return [SimpleNamespace() for _ in range(count)]
 
 
+def scratch(registers: int, length: int, letter: int) -> list[Any]:
+    """Room for one chain with so many registers, the same each time in C."""
+    return [SimpleNamespace(start=starts(128), step=steps(128), room=room(registers, length, letter))]
+
+
 def nth(work: list[Any], which: int) -> list[Any]:
     """The room from one of them on."""
     return work[which:]

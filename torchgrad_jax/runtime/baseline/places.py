@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import DROPPED, RESHAPED
+from torchgrad_jax.runtime.baseline.carrying import DROPPED, RESHAPED, kind_of
 
 # A result that may share memory with more arrays than this is followed no further: all of them are left as they are.
 _MOST_HELD = 32
@@ -83,7 +83,7 @@ def assigned(
         free += unread
         a, b, c = (*reads, 0, 0, 0)[:3]
         moved = type(function) is Moved
-        calls.append((function.how if moved else function, function.kind if moved else len(reads), a, b, c, tuple(reads), out))
+        calls.append((function.how if moved else function, function.kind if moved else kind_of(function, len(reads)), a, b, c, tuple(reads), out))
         if drops:
             calls += [(None, DROPPED, p, 0, 0, (), p) for p in [*[p for p in dead if p != out], *unread]]
     return calls, template, [place[s] for s in outputs]

@@ -9,7 +9,7 @@ cdef extern from *:
     #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
     #endif
     #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-    #include <numpy/ndarraytypes.h>
+    #include <numpy/arrayobject.h>
     #include <string.h>
     static PyTypeObject* tj_array_type(void) {
         static PyTypeObject* found;
@@ -22,6 +22,25 @@ cdef extern from *:
             PyErr_Clear();
         }
         return found;
+    }
+    static inline int tj_knows_numpy(void) { return PyArray_API || _import_array() == 0; }
+    /* A new array, of the dtype that is given or that another array has. */
+    static PyObject* tj_empty(int ndim, const Py_ssize_t* shape, PyObject* dtype) {
+        PyArray_Descr* kind;
+        if (!tj_knows_numpy() || !PyArray_DescrConverter(dtype, &kind)) { return NULL; }
+        return PyArray_NewFromDescr(&PyArray_Type, kind, ndim, (const npy_intp*)shape, NULL, NULL, 0, NULL);
+    }
+    static PyObject* tj_empty_like(int ndim, const Py_ssize_t* shape, PyObject* like) {
+        return tj_empty(ndim, shape, (PyObject*)PyArray_DESCR((PyArrayObject*)like));
+    }
+    static PyObject* tj_empty_of(PyObject* shape, PyObject* dtype) {
+        Py_ssize_t dims[64], n = PyTuple_GET_SIZE(shape), i;
+        if (n > 64) { return PyErr_Format(PyExc_ValueError, "an array has at most 64 dimensions"); }
+        for (i = 0; i < n; i++) {
+            dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+            if (dims[i] == -1 && PyErr_Occurred()) { return NULL; }
+        }
+        return tj_empty((int)n, dims, dtype);
     }
     static inline int tj_is_array(PyObject* array) { return Py_TYPE(array) == tj_array_type(); }
     static inline int tj_is_contiguous(PyObject* array) {
@@ -76,6 +95,8 @@ cdef extern from *:
     bint tj_kept(object array) noexcept
     int tj_is_contiguous(object array) noexcept
     bint tj_view(object array, Py_buffer* view, int flags) noexcept
+    object tj_empty_of(tuple shape, object dtype)
+    object tj_empty_like(int ndim, const Py_ssize_t* shape, object like)
 
 
 cdef inline bint is_contiguous(object array) except -1:
@@ -85,6 +106,10 @@ cdef inline bint is_contiguous(object array) except -1:
 
 cdef inline bint kept(object array) noexcept:
     return tj_kept(array)
+
+
+cdef inline object empty(object shape, object dtype):
+    return tj_empty_of(shape, dtype)
 
 
 cdef inline int view(object array, Py_buffer* found, int flags) except -1:

@@ -14,6 +14,11 @@ def is_contiguous(array: Any) -> bool:
     return array.flags.c_contiguous
 
 
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """A new array, whose elements are yet to be written."""
+    return np.empty(shape, dtype)
+
+
 def kept(array: Any) -> bool:
     """Let an array that is memory of its own, in the order of rows, not be written to any more. Whether it is one."""
     if type(array) is not _ndarray or array.base is not None or not array.flags.c_contiguous:

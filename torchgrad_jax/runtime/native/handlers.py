@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.native import (
+    arrays,
     convolving,
     looping,
     multiplying,
@@ -20,8 +21,7 @@ from torchgrad_jax.runtime.native import (
     sharing,
 )
 
-# BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows.
-_MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 128
+_PLACES = np.dtype(np.int64)
 
 
 def vector_bits() -> int:
@@ -40,12 +40,8 @@ def product(minor: int) -> Any:
 
 
 def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None) -> Any:
-    """What `multiplying.multiply` writes into a new array, None where it cannot. bias: a vector that is added to each row."""
-    rows, columns = x.shape[-1 if left else -2], y.shape[-2 if right else -1]
-    if (rows == 1 and y.size > _MOST_ELEMENTS) or (columns == 1 and rows > _MOST_ROWS):
-        return None
-    out = np.empty((*x.shape[:-2], rows, columns), x.dtype)
-    return out if multiplying.multiply(x, y, out, left, right, bias) else None
+    """See `multiplying.multiplied`."""
+    return multiplying.multiplied(x, y, left, right, bias)
 
 
 def work_alone() -> None:
@@ -136,21 +132,21 @@ def reducer(minor: int) -> Any:
 def reduced(x: Any, which: int, first: int, after: int) -> Any:
     """What `reducing.reduce` writes into a new array, None where it cannot."""
     shape = x.shape
-    out = np.empty(shape[:first] + shape[after:], x.dtype)
+    out = arrays.empty(shape[:first] + shape[after:], x.dtype)
     return out if reducing.reduce(x, out, which, first, after) else None
 
 
 def losses_of_classes(x: Any, classes: Any, ignored: int) -> tuple[Any, int]:
     """What `rowwise.of_classes` writes into a new array, and returns."""
-    losses = np.empty(classes.shape, x.dtype)
+    losses = arrays.empty(classes.shape, x.dtype)
     return losses, rowwise.of_classes(x, classes, losses, ignored)
 
 
 def ordered(x: Any, k: int, largest: bool, read: bool) -> Any:
     """What `ordering.order` writes into new arrays: the elements, None unless `read`, and their places. None where it cannot."""
     shape = (*x.shape[:-1], k)
-    places = np.empty(shape, np.int64)
-    values = np.empty(shape, x.dtype) if read else None
+    places = arrays.empty(shape, _PLACES)
+    values = arrays.empty(shape, x.dtype) if read else None
     return (values, places) if ordering.order(x, places, values, largest) else None
 
 
@@ -161,7 +157,7 @@ def are_within(index: Any, low: int, size: int) -> bool:
 
 def searched(x: Any, sought: Any, right: bool) -> Any:
     """What `ordering.search` writes into a new array, None where it cannot."""
-    places = np.empty(sought.shape, np.int64)
+    places = arrays.empty(sought.shape, _PLACES)
     return places if ordering.search(x, sought, places, right) else None
 
 

@@ -15,6 +15,8 @@ cdef extern from *:
     static tj_sgemm tj_single;
     static tj_dgemm tj_double;
     static int tj_minor, tj_narrow;
+    /* BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows. */
+    enum { TJ_BLAS_ELEMENTS = 1 << 16, TJ_BLAS_ROWS = 128 };
     enum { TJ_F64 = 12, TJ_ROWS_FIRST = 101, TJ_AS_IT_IS = 111, TJ_TURNED = 112, TJ_SIDE = 64, TJ_NARROW = 32, TJ_BLOCK = 1 << 18, TJ_ALONE = 1 << 20, TJ_ALONE_HERE = 1 << 21, TJ_THIN = 4 };
     static const tj_tiles* tj_tiled[2]; /* of single and double numbers: 0 where BLAS multiplies */
 
@@ -241,6 +243,7 @@ cdef extern from *:
         return (void*)&tj_multiply;
     }
     """
+    enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
     bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias) noexcept
@@ -259,24 +262,28 @@ cdef inline object handler(int minor):
     return PyCapsule_New(tj_multiplier(minor), NULL, NULL)
 
 
-cdef inline bint multiply(object x, object y, object out, bint left, bint right, object bias) except *:
+cdef inline object multiplied(object x, object y, bint left, bint right, object bias):
     cdef Py_buffer one, other, made, added
-    cdef bint done = False
-    arrays.view(x, &one, PyBUF_STRIDES)
+    cdef Py_ssize_t shape[64]
+    cdef Py_ssize_t rows, columns
+    cdef int i
+    if not arrays.tj_view(x, &one, PyBUF_STRIDES) or not arrays.tj_view(y, &other, PyBUF_STRIDES):
+        return None
+    if one.ndim < 2 or other.ndim < 2:
+        return None
+    rows, columns = one.shape[one.ndim - (1 if left else 2)], other.shape[other.ndim - (2 if right else 1)]
+    if (rows == 1 and other.len // other.itemsize > TJ_BLAS_ELEMENTS) or (columns == 1 and rows > TJ_BLAS_ROWS):
+        return None
+    for i in range(one.ndim - 2):
+        shape[i] = one.shape[i]
+    shape[one.ndim - 2] = rows
+    shape[one.ndim - 1] = columns
+    out = arrays.tj_empty_like(one.ndim, shape, x)
+    arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    if bias is None:
+        return out if tj_multiply_here(&one, &other, &made, left, right, NULL) else None
+    arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
     try:
-        arrays.view(y, &other, PyBUF_STRIDES)
-        try:
-            arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
-            try:
-                if bias is None:
-                    return tj_multiply_here(&one, &other, &made, left, right, NULL)
-                arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
-                done = tj_multiply_here(&one, &other, &made, left, right, added.buf)
-                PyBuffer_Release(&added)
-                return done
-            finally:
-                PyBuffer_Release(&made)
-        finally:
-            PyBuffer_Release(&other)
+        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf) else None
     finally:
-        PyBuffer_Release(&one)
+        PyBuffer_Release(&added)

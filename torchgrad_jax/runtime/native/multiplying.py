@@ -21,11 +21,11 @@ def handler(minor: int) -> Any:
     return None
 
 
-def multiply(x: Any, y: Any, out: Any, left: bool, right: bool, bias: Any) -> bool:
-    """Write into `out` the product of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`. bias: None, or what is
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any) -> Any:
+    """A new array of the products of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`. bias: None, or what is
     added to each row, contiguous.
 
-    Arrays of float32, or all of float64, of shapes that fit; `out` is contiguous. Returns False where it cannot: rows or columns of an operand do not
-    lie in one piece, its batch has more than two strides, or there is no element.
+    Arrays of float32, or all of float64, of shapes that fit. None where it cannot: rows or columns of an operand do not lie in one piece, its batch
+    has more than two strides, there is no element, or BLAS does it sooner: of a vector and a large matrix.
     """
-    return False
+    return None
