@@ -168,6 +168,14 @@ def test_two_biases():
     assert all([f == found[0] for f in found])
 
 
+def test_a_product_of_what_is_one_number_again_and_again():
+    """As the first state of a recurrent net: no rows or columns lie in one piece, so that it is copied first."""
+    product = of_matrices(False, True, np.dtype(np.float32))
+    x, y, b = np.broadcast_to(np.float32(2), (3, 4)), np.arange(20, dtype=np.float32).reshape(5, 4), np.ones(5, np.float32)
+    for operands, wanted in (((x, y), x @ y.T), ((x, y, b), x @ y.T + b), ((x, y[:, ::2].repeat(2, 1)[:, ::-1]), x @ y[:, ::2].repeat(2, 1).T)):
+        np.testing.assert_array_equal(product(*operands) if len(operands) == 2 or compiled else product(*operands[:2]) + b, wanted)
+
+
 def test_a_product_that_is_read_elsewhere_too_stays():
     product = of_matrices(False, False, np.dtype(np.float32))
     x, b = np.ones((2, 2), np.float32), np.ones(2, np.float32)

@@ -1,7 +1,7 @@
 cimport cython
 
 from torchgrad_jax.runtime.baseline.blocks cimport Chain
-from torchgrad_jax.runtime.baseline.copying cimport contiguous
+from torchgrad_jax.runtime.baseline.copying cimport contiguous, in_one_piece
 from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.native cimport handlers
 
@@ -25,6 +25,8 @@ cdef class Product:
     cdef public object otherwise
 
     cpdef of(self, object a, object b)
+    cpdef with_bias(self, object a, object b, object bias)
+    cdef _of_pieces(self, object a, object b, object bias)
 
 
 cdef class Batches:

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import Chain
-from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.copying import contiguous, in_one_piece
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
 
 # In place of how many operands a call has: its function is the shape, or the order of dimensions, in which an array is looked at; its place is
-# emptied; or the function is a Product of two operands, or a Chain, which is asked without a call of Python's.
-RESHAPED, TURNED, DROPPED, MULTIPLIED, CHAINED = -1, -2, -3, -4, -5
+# emptied; or the function is a Product, of two operands or with a bias, or a Chain, which are asked without a call of Python's.
+RESHAPED, TURNED, DROPPED, MULTIPLIED, CHAINED, WITH_BIAS = -1, -2, -3, -4, -5, -6
 
 
 def kind_of(function: Any, operands: int) -> int:
     """What stands in a call in place of how many operands it has, or that number."""
-    if type(function) is Product and operands == 2:
-        return MULTIPLIED
+    if type(function) is Product:
+        return MULTIPLIED if operands == 2 else WITH_BIAS
     return CHAINED if type(function) is Chain else operands
 
 
@@ -39,6 +39,9 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
         elif arity == -5:
             chain = function
             values[out] = chain.of([values[i] for i in operands])
+        elif arity == -6:
+            product = function
+            values[out] = product.with_bias(values[a], values[b], values[c])
         elif arity == -1:
             values[out] = values[a].reshape(function)
         elif arity == -2:
@@ -76,15 +79,28 @@ class Product:
         self.turned, self.other, self.otherwise = turned, other, otherwise
 
     def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
-        if bias is None:
-            return self.of(a, b)
-        found = handlers.multiplied(a, b, self.turned, self.other, contiguous(bias))
-        return np.add(self.otherwise(a, b), bias) if found is None else found
+        return self.of(a, b) if bias is None else self.with_bias(a, b, bias)
+
+    def with_bias(self, a: Any, b: Any, bias: Any) -> Any:
+        """The product and a vector added to each row."""
+        bias = contiguous(bias)
+        found = handlers.multiplied(a, b, self.turned, self.other, bias)
+        return self._of_pieces(a, b, bias) if found is None else found
 
     def of(self, a: Any, b: Any) -> Any:
         """The product alone."""
         found = handlers.multiplied(a, b, self.turned, self.other)
-        return self.otherwise(a, b) if found is None else found
+        return self._of_pieces(a, b, None) if found is None else found
+
+    def _of_pieces(self, a: Any, b: Any, bias: Any) -> Any:
+        """The product, and the bias added to it, of what C does not take as it is."""
+        x, y, found = in_one_piece(a), in_one_piece(b), None
+        if x is not a or y is not b:
+            found = handlers.multiplied(x, y, self.turned, self.other, bias)
+        if found is None:
+            found = self.otherwise(x, y)
+            return found if bias is None else np.add(found, bias)
+        return found
 
 
 class Batches:

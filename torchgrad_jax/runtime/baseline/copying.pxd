@@ -5,6 +5,7 @@ from torchgrad_jax.runtime.native cimport arrays
 
 
 cpdef contiguous(object array)
+cpdef in_one_piece(object array)
 cpdef copied(object array)
 cpdef own(object array)
 cdef bint _is_plain(object array)

@@ -18,6 +18,13 @@ def contiguous(array: Any) -> Any:
     return array if arrays.is_contiguous(array) else copied(array)
 
 
+def in_one_piece(array: Any) -> Any:
+    """A matrix, or several, whose rows or columns lie in one piece each, as they have to for BLAS: NumPy multiplies others element by element, or
+    copies them."""
+    rows, columns = array.strides[-2:]
+    return array if array.itemsize in (rows, columns) else contiguous(array)
+
+
 def copied(array: Any) -> Any:
     """A contiguous copy."""
     if array.size < LEAST or not _is_plain(array):

@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import converted
 from torchgrad_jax.runtime.baseline.carrying import Product
-from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.copying import in_one_piece
 from torchgrad_jax.runtime.baseline.cost import product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
@@ -21,12 +21,6 @@ def working_dtype(eqn: Any) -> np.dtype:
     """In which dtype a product is computed: in float32 for half precision, else in that of the result or wider."""
     found = np.result_type(*[np.float32 if is_half(v.aval.dtype) else v.aval.dtype for v in (*eqn.invars, *eqn.outvars)])
     return eqn.outvars[0].aval.dtype if found.kind in "biu" else found
-
-
-def _for_blas(array: Any) -> Any:
-    """A matrix, or several, that BLAS takes as they are: NumPy multiplies others element by element, or copies them."""
-    rows, columns = array.strides[-2:]
-    return array if array.itemsize in (rows, columns) else contiguous(array)
 
 
 # ---------------------------------------------------------------------- dot_general
@@ -94,7 +88,7 @@ def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...], dty
         return None
     turned, other = lc == (0,), rc == (1,)
     if right == 1:
-        return AnySizes(lambda a, b: np.matmul(_for_blas(a.T if turned else a), b))
+        return AnySizes(lambda a, b: np.matmul(in_one_piece(a.T if turned else a), b))
     return AnySizes(of_matrices(turned, other, dtype))
 
 
@@ -102,7 +96,7 @@ def of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:
     """The products of matrices, or of their transposes: of the first ones' if `turned`, of the `other` ones'."""
 
     def multiply(a: Any, b: Any) -> Any:
-        return np.matmul(_for_blas(a.mT if turned else a), _for_blas(b.mT if other else b))
+        return np.matmul(in_one_piece(a.mT if turned else a), in_one_piece(b.mT if other else b))
 
     if dtype.char not in "fd" or not blas.multiplies():
         return multiply
