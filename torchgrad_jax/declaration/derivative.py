@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_forms
+from torchgrad_jax.declaration import dtypes, factors, numpy_forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together, bound_ever
@@ -43,7 +43,7 @@ class Plan(PlanFields):
 
     __slots__ = (
         "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "lists", "once",
-        "_sig", "_apart", "_unpacking", "constant", "_others", "output_avals",
+        "_sig", "_apart", "_unpacking", "constant", "_others", "output_avals", "_gradients",
     )  # fmt: skip
     FIELDS = (*PlanFields.__slots__, *__slots__)
 
@@ -66,6 +66,7 @@ class Plan(PlanFields):
         self._unpacking: list[int] | None = None
         self._others: Plan | None = None
         self.jvp: Any = None
+        self._gradients: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)
         if formulas is not None:
@@ -183,6 +184,10 @@ class Plan(PlanFields):
         return list(places) if dims is None else [next(places) if d in dims else None for d in range(max(dims) + 1)]
 
     def _without_formulas(self, sig: Signature, bound: Any) -> None:
+        if (own := getattr(bound, "factors", None)) is not None and (known := factors.gradients(own, self.inputs)) is not None:
+            self._gradients, self.saves = known, known[0]
+            self.saved_names, self._made = tuple([f"input{i}" for i in self.saves]), lambda defined: factors.backward(known[1])
+            return
         self.saves = tuple(range(len(sig.specs)))
         self._made = lambda defined: _from_jax(sig, self.inputs, defined)
         if isinstance(bound, BoundOperator):
@@ -233,7 +238,7 @@ class Plan(PlanFields):
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
         its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
-        if not isinstance(bound, Vjp) or bound.setting is not None:
+        if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None:
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
@@ -296,7 +301,11 @@ class Plan(PlanFields):
         then what was saved; its results: the gradients of `inputs`."""
         found = self._vjps.get(defined)
         if found is None:
-            found = self._vjps[defined] = Vjp(self, defined, self._made(defined), _numpy_vjp(self._sig, self.inputs, defined))
+            known = None if self._gradients is None else self._gradients[1]
+            form = _numpy_vjp(self._sig, self.inputs, defined) if known is None else factors.forms(known)
+            found = self._vjps[defined] = Vjp(self, defined, self._made(defined), form)
+            if len(self.inputs) == 1 and all(defined):
+                found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
         return found
 
 
@@ -316,7 +325,7 @@ class Vjp:
 
     __slots__ = (
         "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
-        "differentiable", "__weakref__",
+        "differentiable", "factors", "__weakref__",
     )  # fmt: skip
     keeps_order, order = False, None
 
@@ -325,6 +334,7 @@ class Vjp:
     ) -> None:
         sig: Any = plan._sig
         self.device: Any = None
+        self.factors: factors.Factors | None = None
         self.name, self.differentiable = plan.name, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs

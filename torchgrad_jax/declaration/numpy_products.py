@@ -70,7 +70,17 @@ affine = Forms(_affine, _affine_result, True, takes=lambda bias, a, b: _takes(a,
 # ---------------------------------------------------------------------- gradients
 
 
-def _of(first: str, second: str, added: str | None = None) -> Callable[[tuple[str, ...]], Forms]:
+class Gradients:
+    """The forms of gradients of a product: called with the names of the wanted operands. factors: those of the ones that are multiplied."""
+
+    def __init__(self, forms: Callable[[tuple[str, ...]], Forms], factors: tuple[str, str]) -> None:
+        self._forms, self.factors = forms, factors
+
+    def __call__(self, wanted: tuple[str, ...]) -> Forms:
+        return self._forms(wanted)
+
+
+def _of(first: str, second: str, added: str | None = None) -> Gradients:
     """The form of the gradients of `wanted` operands of a product, of these names, and of what is added to it."""
 
     @cache
@@ -117,7 +127,7 @@ def _of(first: str, second: str, added: str | None = None) -> Callable[[tuple[st
 
         return Forms(function, result, takes=takes, steps=steps)
 
-    return gradients
+    return Gradients(gradients, (first, second))
 
 
 def _summed(grad: Array, shape: tuple[int, ...]) -> Array:
@@ -125,3 +135,26 @@ def _summed(grad: Array, shape: tuple[int, ...]) -> Array:
 
 
 gradients_of_product, gradients_of_affine = _of("self", "mat2"), _of("mat1", "mat2", "self")
+
+
+def of_factors(wanted: Sequence[Any]) -> Forms:
+    """The form of several products of some operands: see `factors.OfMatrices`."""
+
+    def pairs(arrays: Sequence[Array]) -> list[tuple[Array, Array, bool, bool]]:
+        return [(arrays[f.first], arrays[f.second], f.left, f.right) for f in wanted]
+
+    def function(*arrays: Array) -> Any:
+        made = [_product(*pair) for pair in pairs(arrays)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def result(*arrays: Array) -> Any:
+        shapes = [_shape(*pair) for pair in pairs(arrays)]
+        if None in shapes:
+            return None
+        made = [stand_in(shape, arrays[0].dtype) for shape in shapes]  # type: ignore[arg-type] # None is not among them
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def steps(*arrays: Array) -> Any:
+        return [(_multiplying(f.left, f.right, arrays[0].dtype), (f.first, f.second)) for f in wanted]
+
+    return Forms(function, result, len(wanted) == 1, takes=lambda *arrays: sum([_takes(*pair) for pair in pairs(arrays)]), steps=steps)

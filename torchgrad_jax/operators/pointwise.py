@@ -11,6 +11,7 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, convert, where, wide, zeros_like, zeros_like_grad
+from torchgrad_jax.declaration.factors import SLOPES
 from torchgrad_jax.declaration.operator import ARRAY, SAME, BoundOperator, Static, op
 from torchgrad_jax.declaration.refusals import kernel, not_implemented, refusing
 from torchgrad_jax.operators.kernels import circular
@@ -306,6 +307,11 @@ for _name, _function, _gradient, _inverted in (
 sigmoid = _float_unary(
     "sigmoid", lax.logistic, lambda grad, result: wide(grad) * ((1 - wide(result)) * wide(result)).conj(), "1 / (1 + exp(-self)).",
     aliases=("special_expit",),
+)  # fmt: skip
+SLOPES.update(
+    exp=(lambda r: r, 1.0), tanh=(lambda r: 1 - r * r, lambda r: -2 * r, -2.0), sigmoid=(lambda r: (1 - r) * r, lambda r: 1 - 2 * r, -2.0),
+    sin=(circular.cos, lambda x: -circular.sin(x), lambda x: -circular.cos(x), circular.sin),
+    cos=(lambda x: -circular.sin(x), lambda x: -circular.cos(x), circular.sin, circular.cos),
 )  # fmt: skip
 erf = _real_unary("erf", lax.erf, lambda grad, self: grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "The error function.")
 erfc = _real_unary("erfc", lax.erfc, lambda grad, self: -grad * (2 / np.sqrt(np.pi)) * lax.exp(-self * self), "1 - erf(self).")
