@@ -82,7 +82,7 @@ def test_the_rules_of_jax_are_not_asked(operation, monkeypatch):
     x, w = torch.tensor(numbers(2, 6, 7, seed=3)), torch.tensor(numbers(2, 7, 11, seed=4))
     x, w = (x, w) if operation == "bmm" else (x[0], w[0])
     x, w = (t.float().clone().requires_grad_() for t in (x, w))
-    given_operands = {"tanh": (x,), "linear": (x, w.T)}.get(operation, (x, w))
+    given_operands = {"tanh": (x,), "linear": (x, w.mT)}.get(operation, (x, w))
     value = getattr(torch.nn.functional if operation == "linear" else torch, operation)(*given_operands)
     for _ in range(2):
         (value,) = torch.autograd.grad(value, x, torch.full_like(value, 0.5), create_graph=True, materialize_grads=True)
