@@ -11,7 +11,7 @@ from test_baseline_agreement import BFLOAT16, BOOL, COMPLEX, EVERY, FLOATS, INTE
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators import special
-from torchgrad_jax.runtime.baseline import plan_of
+from torchgrad_jax.runtime.baseline import blocks, plan_of
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -96,6 +96,17 @@ def test_the_error_function_of_many_single_precision_numbers(dtype):
     agree(lambda x: lax.erf(x), x, units=8)
     agree(lambda x: lax.erf(x), -x[:129], units=8)
     agree(lambda x: lax.erf(x), np.resize(x, (20, 1000)).T, units=8)  # in more than one block
+
+
+@pytest.mark.skipif(not blocks.by_numbers, reason="they are NumPy's then")
+@pytest.mark.parametrize("name", ["exp", "log", "log1p", "tanh", "logistic", "erf", "sin", "cos"])
+def test_many_numbers_give_what_few_give(name):
+    """Threads share functions of many numbers: to the bit what one gives, in pieces of any length."""
+    x = np.random.default_rng(0).uniform(0.01, 3, (1 << 16) + 8192 + 3).astype(np.float32)
+    many = np.asarray(both(lambda x: getattr(lax, name)(x), x)[0]).reshape(-1)
+    for first in (0, 8191, 16384, 65535, x.size - 5):
+        few = np.asarray(both(lambda x: getattr(lax, name)(x), x[first : first + 5])[0]).reshape(-1)
+        np.testing.assert_array_equal(many[first : first + 5], few)
 
 
 def test_the_error_function_within_three_units():

@@ -4,14 +4,14 @@ from torchgrad_jax.runtime.baseline cimport lanes
 from torchgrad_jax.runtime.native cimport arrays as of_c
 
 
-cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK
+cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK, SHARED_FUNCTION
 
 
 cdef class Chain:
     cdef public tuple shape
     cdef public list dtypes, strided, brains
     cdef public object otherwise
-    cdef int _letter, _inputs, _outputs, _operations, _registers
+    cdef int _letter, _inputs, _outputs, _operations, _registers, _weight
     cdef Py_ssize_t _size
     cdef int[64] _letters
     cdef Py_ssize_t[64] _sizes

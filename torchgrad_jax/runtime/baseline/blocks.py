@@ -23,6 +23,8 @@ from torchgrad_jax.runtime.native import arrays as of_c
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 # From so many elements, and so many times operations, on threads share it: less takes 30 us, and waking them 10.
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
+# As how many operations a transcendental function counts there; and from so many elements on one by itself is shared.
+DEAR, SHARED_FUNCTION = 6, 1 << 16
 BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
@@ -37,7 +39,7 @@ class Chain:
     """
 
     __slots__ = (
-        "shape", "dtypes", "strided", "brains", "otherwise", "_letter", "_size", "_registers", "_inputs", "_outputs", "_operations",
+        "shape", "dtypes", "strided", "brains", "otherwise", "_letter", "_size", "_weight", "_registers", "_inputs", "_outputs", "_operations",
         "_letters", "_sizes", "_numbers", "_code",
     )  # fmt: skip
 
@@ -49,6 +51,7 @@ class Chain:
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
         self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
+        self._weight = sum([DEAR if lanes.EXP <= operation[0] <= lanes.COS else 1 for operation in code])
         self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:
@@ -78,7 +81,7 @@ class Chain:
 
     def is_shared(self) -> bool:
         """Whether threads share it."""
-        return self._size >= SHARED and self._size * self._operations >= SHARED_WORK
+        return self._size >= SHARED and self._size * self._weight >= SHARED_WORK
 
     def reads(self) -> int:
         """How many operands it has."""
@@ -198,7 +201,10 @@ class Function:
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
         operand, result = lanes.memory(array, 4 * size, 102, False), lanes.memory(made, 4 * size, 102, True)
-        lanes.lane(102, self._number, operand, operand, operand, result, size)
+        if size >= SHARED_FUNCTION:
+            lanes.lane_shared(self._number, operand, result, size)
+        else:
+            lanes.lane(102, self._number, operand, operand, operand, result, size)
         return made
 
 

@@ -350,6 +350,31 @@ cdef inline void run_shared(Work* work) noexcept:
     share(_run_piece, work, (work.size + BLOCKS_OF_A_PIECE * work.most - 1) // (BLOCKS_OF_A_PIECE * work.most))
 
 
+# One operation by itself.
+cdef struct Single:
+    int which
+    float* a
+    float* out
+    Py_ssize_t size
+
+
+cdef enum:
+    ELEMENTS_OF_A_PIECE = 8192
+
+
+cdef inline void _lane_piece(const void* single, int64_t number, tj_hand* hand) noexcept nogil:
+    cdef Single* one = <Single*>single
+    cdef Py_ssize_t begin = number * ELEMENTS_OF_A_PIECE
+    cdef float* a = one.a + begin
+    tj_lane_float(one.which, a, a, a, one.out + begin, min(one.size - begin, <Py_ssize_t>ELEMENTS_OF_A_PIECE))
+
+
+cdef inline void lane_shared(int which, char* a, char* out, Py_ssize_t n) noexcept:
+    cdef Single one
+    one.which, one.a, one.out, one.size = which, <float*>a, <float*>out, n
+    share(_lane_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE)
+
+
 cdef inline void _run_one(const void* all, int64_t number, tj_hand* hand) noexcept nogil:
     cdef Work* work = <Work*>all + number
     _run_part(work, 0, work.size, hand)

@@ -105,6 +105,11 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
     out[:n] = function(*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 
+def lane_shared(which: int, a: Any, out: Any, n: int) -> None:
+    """One operation of one operand on n elements of float32, shared by threads in C."""
+    lane(102, which, a, a, a, out, n)
+
+
 def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, begin: int, end: int, most: int) -> None:
     """Carry out a chain's operations on the elements from `begin` to `end`, block by block of at most so many."""
     while begin < end:
