@@ -73,10 +73,10 @@ class OfNumbers(NamedTuple):
     def needs(self, operand: int) -> set[int] | None:
         """See Factors."""
         if operand in self.linear:
-            return ({*self.linear} - {operand}) | (set() if isinstance(self.slopes[0], float) else {self.at})
+            return ({*self.linear} - {operand}) | ({self.at} if callable(self.slopes[0]) else set())
         if operand != self.at or len(self.slopes) == 1:
             return None
-        return {*self.linear} | (set() if isinstance(self.slopes[1], float) else {self.at})
+        return {*self.linear} | ({self.at} if callable(self.slopes[1]) else set())
 
     def gradient(self, operand: int, places: dict[int, int]) -> OfNumbers:
         """See Factors."""
@@ -88,9 +88,9 @@ class OfNumbers(NamedTuple):
         for i in self.linear[1:]:
             found = found * operands[i]
         slope = self.slopes[0]
-        if isinstance(slope, float):
-            return found if slope == 1 else found * slope
-        return found * slope(operands[self.at])
+        if callable(slope):
+            return found * slope(operands[self.at])
+        return found if slope == 1 else found * slope
 
 
 # What the gradients of some operators are multiplied with, by the operators' names: a function of the one thing that is saved, and its derivatives,
