@@ -51,21 +51,8 @@ class Settled:
     """
 
     __slots__ = (
-        "program",
-        "alive",
-        "slots",
-        "inputs",
-        "compiled",
-        "long",
-        "calls",
-        "template",
-        "places",
-        "checks",
-        "numbers",
-        "multiplies",
-        "left",
-        "cost",
-    )
+        "program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "checks", "numbers", "multiplies", "left", "cost",
+    )  # fmt: skip
 
     def __init__(self, program: Any, alive: bytes) -> None:
         self.program, self.alive = program, alive
