@@ -84,11 +84,9 @@ def test_the_rules_of_jax_are_not_asked(operation, monkeypatch):
     x, w = (t.float().clone().requires_grad_() for t in (x, w))
     given_operands = {"tanh": (x,), "linear": (x, w.mT)}.get(operation, (x, w))
     value = getattr(torch.nn.functional if operation == "linear" else torch, operation)(*given_operands)
-    for _ in range(2):
-        (value,) = torch.autograd.grad(value, x, torch.full_like(value, 0.5), create_graph=True, materialize_grads=True)
-        if not value.requires_grad:
-            break
-    assert value.sum().isfinite()
+    for variable in (x, x if operation == "tanh" else w):  # a product's gradient depends on the other factor
+        (value,) = torch.autograd.grad(value, variable, torch.full_like(value, 0.5), create_graph=True)
+    assert value.sum().isfinite() and value.abs().sum() > 0
 
 
 @settings(max_examples=40, deadline=None)

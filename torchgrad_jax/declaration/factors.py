@@ -14,7 +14,6 @@ from jax import lax
 
 from torchgrad_jax.declaration import numpy_products
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.baseline.cost import multiplies_natively
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -99,11 +98,11 @@ SLOPES: dict[str, tuple[Callable[[Any], Any] | float, ...]] = {}
 
 
 def of_backward(sig: Signature, inputs: Sequence[int], saves: Sequence[int]) -> Factors | None:
-    """What an operator's backward operation makes of the gradient and of what is saved, if that is of such a form: of real numbers on the host, since
-    on accelerators the precision of products counts that is asked for when they are called."""
+    """What an operator's backward operation makes of the gradient and of what is saved, if that is of such a form: of real numbers, and matrices
+    on the host, since on accelerators the precision of products counts that is asked for when they are called."""
     bound: Any = sig.bop
     operator, dtype = getattr(bound, "operator", None), sig.avals[0].dtype
-    if operator is None or len(inputs) != 1 or len(saves) != 1 or not multiplies_natively(dtype):
+    if operator is None or len(inputs) != 1 or len(saves) != 1 or dtype.char not in "fd":
         return None
     names = getattr(operator.numpy_grads, "factors", None)
     if names is not None:

@@ -24,7 +24,7 @@ BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 # From so many elements, and so many times operations, on threads share it: less takes 30 us, and waking them 10.
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
 # As how many operations a transcendental function counts there; and from so many elements on one by itself is shared.
-DEAR, SHARED_FUNCTION = 6, 1 << 16
+FUNCTION_WORK, SHARED_FUNCTION = 6, 1 << 16
 BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
@@ -51,7 +51,7 @@ class Chain:
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
         self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
-        self._weight = sum([DEAR if lanes.EXP <= operation[0] <= lanes.COS else 1 for operation in code])
+        self._weight = sum([FUNCTION_WORK if lanes.EXP <= operation[0] <= lanes.COS else 1 for operation in code])
         self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:

@@ -10,5 +10,7 @@ cpdef copied(object array)
 cpdef own(object array)
 cdef bint _is_plain(object array)
 cpdef reshaped(object array, object shape)
+
+
 @cython.locals(gaps=list, size=Py_ssize_t, following=Py_ssize_t, i=Py_ssize_t, n=Py_ssize_t, stride=Py_ssize_t)
 cdef bint _is_view(tuple given, tuple strides, object shape)

@@ -3,8 +3,7 @@ from libc.stdint cimport int64_t
 from torchgrad_jax.runtime.native cimport arrays, convolving, looping, multiplying, ordering, pooling, recurring, reducing, resampling, rowwise, sampling, sharing
 
 
-cpdef object multiplied(object x, object y, bint left, bint right, object bias=*)
-
 cdef object _PLACES
 
+cpdef object multiplied(object x, object y, bint left, bint right, object bias=*)
 cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces) noexcept

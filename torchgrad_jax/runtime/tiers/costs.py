@@ -19,8 +19,8 @@ OPERATION = 500.0  # what the interpreter spends on an operation beside its prim
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
 SETTLED = 12_000.0  # so much of the former is saved where nothing is left to be decided (`runtime.settled`)
-# What compiling saves of a program that has become one list of calls has to be more than this share, by estimate: of those where it was less three of
-# eight were slower when compiled, by up to a tenth, and none of the others had won what compiling takes after 1,000 turns.
+# What compiling saves of a program that has become one list of calls has to be more than this share, by estimate: of seven where it was less four
+# were slower when compiled, by 4 to 11 %, and none of the others had won what compiling takes after 1,000 turns.
 LEAST_SAVED = 0.1
 # XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
