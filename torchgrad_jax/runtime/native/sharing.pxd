@@ -290,7 +290,10 @@ cdef extern from *:
         }
         return TJ_READ(&tj_near) != 0;
     }
+    /* How many threads may do pieces. */
+    static int64_t tj_hands(const tj_call* call) { return call ? tj_threads(call) : 1 + (tj_helpers > 0 ? tj_helpers : 1); }
     #else
+    static int64_t tj_hands(const tj_call* call) { return call ? tj_threads(call) : 1; }
     static void tj_close(tj_shared* shared) { (void)shared; }
     static void tj_ring(tj_shared* shared, int64_t wanted) { (void)shared; (void)wanted; }
     static int tj_help_is_near(int64_t pieces) { (void)pieces; return 0; }

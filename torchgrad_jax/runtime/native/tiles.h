@@ -5,20 +5,28 @@
 #define TJ_WIDTH (2 * TJ_LANES)
 typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(TJ_NUMBER)), aligned(sizeof(TJ_NUMBER)), may_alias));
 
-/* The sums of the products of `rows` elements on the left, and of `vectors` on the right, which are copied into a `strip` if there is to be one, and to
-   which `bias` is added if there is one. rows, vectors, and whether there is a strip: constants, so that all is in registers. */
-TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step, TJ_NUMBER* strip,
-                                       const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors) {
+/* The sums of the products of `rows` elements on the left, `x_row` apart, and of `vectors` on the right, which are copied into a `strip` if there is to be
+   one, and to which `bias` is added if there is one. rows, vectors, and whether there is a strip, or rows are apart: constants, so that all is in
+   registers, of which each address serves three rows. */
+TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
+                                      TJ_NUMBER* strip, const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows,
+                                      const int vectors, const int apart) {
     TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
+    const TJ_NUMBER* threes[TJ_ROWS / 3];
     int i, j;
     TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] = (TJ_NAME(vector)){0}; } }
+    TJ_UNROLLED for (i = 0; apart && i < rows; i += 3) { threes[i / 3] = x + i * x_row; }
     for (; terms > 0; terms--, x += x_step, y += y_step) {
         TJ_UNROLLED for (j = 0; j < vectors; j++) {
             beside[j] = *(const TJ_NAME(vector)*)(y + j * TJ_LANES);
             if (strip) { *(TJ_NAME(vector)*)(strip + j * TJ_LANES) = beside[j]; }
         }
         if (strip) { strip += TJ_WIDTH; }
-        TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] += beside[j] * x[i]; } }
+        TJ_UNROLLED for (i = 0; i < rows; i++) {
+            TJ_NUMBER number = apart ? threes[i / 3][i % 3 * x_row] : x[i];
+            TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] += beside[j] * number; }
+        }
+        TJ_UNROLLED for (i = 0; apart && i < rows; i += 3) { threes[i / 3]++; }
     }
     TJ_UNROLLED for (i = 0; i < rows; i++) {
         TJ_UNROLLED for (j = 0; j < vectors; j++) {
@@ -29,12 +37,16 @@ TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t
         }
     }
 }
-#define TJ_CASE(rows)                                                                                             \
-    case rows:                                                                                                    \
-        if (vectors == 2) { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, bias, out, lead, add, rows, 2); }        \
-        else { TJ_NAME(sum)(terms, x, x_step, y, y_step, 0, bias, out, lead, add, rows, 1); }                        \
+#define TJ_SUM(rows, vectors, apart) TJ_NAME(sum)(terms, x, x_row, x_step, y, y_step, 0, bias, out, lead, add, rows, vectors, apart)
+#define TJ_CASE(rows)                                     \
+    case rows:                                            \
+        if (x_row != 1) {                                 \
+            if (vectors == 2) { TJ_SUM(rows, 2, 1); }     \
+            else { TJ_SUM(rows, 1, 1); }                  \
+        } else if (vectors == 2) { TJ_SUM(rows, 2, 0); }  \
+        else { TJ_SUM(rows, 1, 0); }                      \
         break;
-TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
+TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
                                     const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, int64_t rows, int vectors) {
     switch (rows) {
         TJ_CASE(1) TJ_CASE(2) TJ_CASE(3) TJ_CASE(4) TJ_CASE(5) TJ_CASE(6)
@@ -44,23 +56,29 @@ TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x
     }
 }
 #undef TJ_CASE
+#undef TJ_SUM
 /* A tile of `rows` x `columns`: written to `out`, or added to what is there. strip: 0, or where a whole tile's right side is to be copied. bias: 0, or what is
    added to each row. */
-TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_step, const void* y, int64_t y_step, void* strip, const void* bias, void* out,
-                                    int64_t lead, int add, int64_t rows, int64_t columns) {
+TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_row, int64_t x_step, const void* y, int64_t y_step, void* strip,
+                                    const void* bias, void* out, int64_t lead, int add, int64_t rows, int64_t columns) {
     int vectors = columns > TJ_LANES ? 2 : 1;
     TJ_NUMBER made[TJ_ROWS * TJ_WIDTH], *to = (TJ_NUMBER*)out;
     int64_t i, j;
     if (strip) {
-        TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead,
-                     add, TJ_ROWS, 2);
+        if (x_row == 1) {
+            TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, 1, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead, add,
+                         TJ_ROWS, 2, 0);
+        } else {
+            TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_row, 1, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead, add,
+                         TJ_ROWS, 2, 1);
+        }
         return;
     }
     if (columns == vectors * TJ_LANES) {
-        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, to, lead, add, rows, vectors);
+        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, to, lead, add, rows, vectors);
         return;
     }
-    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_step, (const TJ_NUMBER*)y, y_step, 0, made, TJ_WIDTH, 0, rows, vectors);
+    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, 0, made, TJ_WIDTH, 0, rows, vectors);
     for (i = 0; i < rows; i++) {
         for (j = 0; j < columns; j++) {
             TJ_NUMBER found = add ? to[i * lead + j] + made[i * TJ_WIDTH + j] : made[i * TJ_WIDTH + j];
