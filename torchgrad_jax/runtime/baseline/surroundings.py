@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.native import numpy_blas
+from torchgrad_jax.runtime.native import handlers, numpy_blas
 
 # The function of OpenBLAS that sets the number of threads and returns what it was, by its names in NumPy's builds.
 _NAMES = ("openblas_set_num_threads_local", "openblas_set_num_threads_local64_", "scipy_openblas_set_num_threads_local64_")
@@ -55,9 +55,10 @@ def by_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def quiet_context() -> Context:
-    """A context in which NumPy warns of nothing."""
+    """A context in which NumPy warns of nothing, and its arrays begin at lines of the processor's caches."""
     context = Context()
     context.run(np.errstate(all="ignore").__enter__)
+    context.run(handlers.align)
     return context
 
 

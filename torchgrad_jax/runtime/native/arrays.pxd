@@ -24,11 +24,91 @@ cdef extern from *:
         return found;
     }
     static inline int tj_knows_numpy(void) { return PyArray_API || _import_array() == 0; }
-    /* A new array, of the dtype that is given or that another array has. */
+    /* Memory for arrays as NumPy has it, but from the beginning of a line of the processor's caches: a vector of 64 bytes that is in two lines takes two
+       loads. Before an array's memory stands what NumPy gave, and how much was asked for. */
+    enum { TJ_CACHE_LINE = 64 };
+    typedef struct { void* given; size_t size; } tj_before;
+    static const PyDataMemAllocator* tj_numpys(void) {
+        static const PyDataMem_Handler* found;
+        if (!found) { found = (const PyDataMem_Handler*)PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"); }
+        return &found->allocator;
+    }
+    static size_t tj_with_room(size_t size) {
+        size_t more = sizeof(tj_before) + TJ_CACHE_LINE;
+        return size > (size_t)PY_SSIZE_T_MAX - more ? 0 : size + more;
+    }
+    static void* tj_from_a_line(void* given, size_t size) {
+        char* found;
+        if (!given) { return NULL; }
+        found = (char*)(((uintptr_t)given + sizeof(tj_before) + TJ_CACHE_LINE - 1) / TJ_CACHE_LINE * TJ_CACHE_LINE);
+        ((tj_before*)found)[-1].given = given;
+        ((tj_before*)found)[-1].size = size;
+        return found;
+    }
+    static void* tj_new_memory(void* unused, size_t size) {
+        const PyDataMemAllocator* numpys = tj_numpys();
+        size_t room = tj_with_room(size);
+        (void)unused;
+        return room ? tj_from_a_line(numpys->malloc(numpys->ctx, room), size) : NULL;
+    }
+    static void* tj_new_zeros(void* unused, size_t count, size_t each) {
+        const PyDataMemAllocator* numpys = tj_numpys();
+        size_t size = each && count > (size_t)PY_SSIZE_T_MAX / each ? (size_t)PY_SSIZE_T_MAX : count * each, room = tj_with_room(size);
+        (void)unused;
+        return room ? tj_from_a_line(numpys->calloc(numpys->ctx, 1, room), size) : NULL;
+    }
+    static void tj_free_memory(void* unused, void* memory, size_t size) {
+        const PyDataMemAllocator* numpys = tj_numpys();
+        (void)unused, (void)size;
+        if (memory) {
+            tj_before* before = (tj_before*)memory - 1;
+            numpys->free(numpys->ctx, before->given, tj_with_room(before->size));
+        }
+    }
+    static void* tj_resized_memory(void* unused, void* memory, size_t size) {
+        void* found = tj_new_memory(unused, size);
+        if (found && memory) {
+            size_t before = ((tj_before*)memory)[-1].size;
+            memcpy(found, memory, before < size ? before : size);
+            tj_free_memory(unused, memory, before);
+        }
+        return found;
+    }
+    /* A capsule with these functions, which NumPy takes: borrowed, NULL with an exception. */
+    static PyObject* tj_lines(void) {
+        static PyDataMem_Handler ours = {"torchgrad_jax", 1, {NULL, tj_new_memory, tj_new_zeros, tj_resized_memory, tj_free_memory}};
+        static PyObject* found;
+        if (!found && tj_knows_numpy()) { found = PyCapsule_New(&ours, "mem_handler", NULL); }
+        return found;
+    }
+    /* Let NumPy, in this context, have memory from the beginnings of lines. */
+    static int tj_align(void) {
+        PyObject *lines = tj_lines(), *before = lines ? PyDataMem_SetHandler(lines) : NULL;
+        Py_XDECREF(before);
+        return before ? 0 : -1;
+    }
+    /* A new array in such memory, of the dtype that is given or that another array has. */
     static PyObject* tj_empty(int ndim, const Py_ssize_t* shape, PyObject* dtype) {
         PyArray_Descr* kind;
-        if (!tj_knows_numpy() || !PyArray_DescrConverter(dtype, &kind)) { return NULL; }
-        return PyArray_NewFromDescr(&PyArray_Type, kind, ndim, (const npy_intp*)shape, NULL, NULL, 0, NULL);
+        PyObject *lines = tj_lines(), *found;
+        size_t size;
+        void* memory;
+        int i;
+        if (!lines || !PyArray_DescrConverter(dtype, &kind)) { return NULL; }
+        size = (size_t)PyDataType_ELSIZE(kind);
+        for (i = 0; i < ndim; i++) { size = shape[i] < 0 || (shape[i] && size > (size_t)PY_SSIZE_T_MAX / (size_t)shape[i]) ? 0 : size * (size_t)shape[i]; }
+        /* none, too many or objects: those are NumPy's */
+        memory = size && !PyDataType_REFCHK(kind) ? tj_new_memory(NULL, size) : NULL;
+        found = PyArray_NewFromDescr(&PyArray_Type, kind, ndim, (const npy_intp*)shape, NULL, memory, memory ? NPY_ARRAY_CARRAY : 0, NULL);
+        if (!memory) { return found; }
+        if (!found) {
+            tj_free_memory(NULL, memory, size);
+            return NULL;
+        }
+        PyArray_ENABLEFLAGS((PyArrayObject*)found, NPY_ARRAY_OWNDATA);
+        Py_INCREF(lines);
+        ((PyArrayObject_fields*)found)->mem_handler = lines;
+        return found;
     }
     static PyObject* tj_empty_like(int ndim, const Py_ssize_t* shape, PyObject* like) {
         return tj_empty(ndim, shape, (PyObject*)PyArray_DESCR((PyArrayObject*)like));
@@ -93,6 +173,7 @@ cdef extern from *:
     #endif
     """
     bint tj_kept(object array) noexcept
+    int tj_align() except -1
     int tj_is_contiguous(object array) noexcept
     bint tj_view(object array, Py_buffer* view, int flags) noexcept
     object tj_empty_of(tuple shape, object dtype)
@@ -106,6 +187,10 @@ cdef inline bint is_contiguous(object array) except -1:
 
 cdef inline bint kept(object array) noexcept:
     return tj_kept(array)
+
+
+cdef inline int align() except -1:
+    return tj_align()
 
 
 cdef inline object empty(object shape, object dtype):

@@ -44,6 +44,11 @@ def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None) -> Any
     return multiplying.multiplied(x, y, left, right, bias)
 
 
+def align() -> None:
+    """See `arrays.align`."""
+    arrays.align()
+
+
 def work_alone() -> None:
     """See `sharing.work_alone`."""
     sharing.work_alone()
