@@ -81,6 +81,22 @@ def test_of_usual_layouts_by_no_detour(left, right):
         close(found, x @ y)
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    # several blocks of terms; rows that are whole pages apart, by few columns and by many; narrow rows; more rows, and more columns, than are done at once
+    [(70, 600, 300), (50, 1024, 70), (130, 1024, 200), (90, 300, 40), (600, 40, 100), (40, 300, 700), (1024, 260, 33)],
+)
+def test_large_ones_are_read_where_they_lie_or_copied(m, k, n, left, right, dtype):
+    x, y = numbers((k, m) if left else (m, k), dtype), numbers((n, k) if right else (k, n), dtype, 1)
+    wide_x, wide_y = x.astype("d"), y.astype("d")
+    found = multiplied(x, y, left, right)
+    assert found.dtype == x.dtype
+    np.testing.assert_allclose(found, (wide_x.T if left else wide_x) @ (wide_y.T if right else wide_y), atol=4 * k * np.finfo(dtype).eps)
+
+
 def test_what_it_leaves_to_numpy():
     x = numbers((4, 6))
     assert multiplied(numbers((200, 4)), x[:, :1], False, False) is None  # BLAS has functions for vectors

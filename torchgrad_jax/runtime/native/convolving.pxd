@@ -51,7 +51,7 @@ cdef extern from *:
         float* out;
         int64_t batch, channels, depth, height, width, to, lead, slices, down, across, line, places, taps, deep, rows, wide, each, packed, columns, bands, lanes;
         int64_t parts, vectors, groups, weights;
-        void (*turn)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
+        void (*turn)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
         int64_t kernel[3], stride[3], before[3], apart[3], dilation[3], step[3], first[3];
         int64_t *offsets, *columns_at;
     } tj_convolution;
@@ -133,11 +133,10 @@ cdef extern from *:
     TJ_FOR_PROCESSORS(tj_convolve_group, group, 12, 6)
 
     /* As a function of tiles for strips, for processors that have none. */
-    static void tj_turn_plainly(void* made, const void* given, int64_t lead, int turned, int64_t count, int64_t places, int64_t terms) {
+    static void tj_turn_plainly(void* made, const void* given, int64_t lead, int64_t count, int64_t places, int64_t terms) {
         float* to = (float*)made;
         const float* from = (const float*)given;
         int64_t i, t;
-        (void)turned;
         for (t = 0; t < terms; t++, to += places) { for (i = 0; i < places; i++) { to[i] = from[(i < count ? i : count - 1) * lead + t]; } }
     }
     /* Whether a tap counts for the places from `first` on, and which place of x it reads for the first of them. */
@@ -157,7 +156,7 @@ cdef extern from *:
                 for (c = 0; c < p->channels; c++, to += count * channels) {
                     const float* from = y + o * lead + c * leap;
                     if (count == total && channels > 1) {
-                        p->turn(to, from, lead, 1, some, channels, total);
+                        p->turn(to, from, lead, some, channels, total);
                         continue;
                     }
                     for (k = 0; k < count; k++) { for (i = 0; i < some; i++) { to[k * channels + i] = from[i * lead + counting[k]]; } }

@@ -139,7 +139,7 @@ TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int ro
     for (; image < last; image++) {
         tj_copy_image(p, image, room);
         for (o = 0; o < p->to; o += wide) {
-            p->turn(grads, p->y + tj_made_at(p, image) + o * p->lead, p->lead, 1, p->to - o < wide ? p->to - o : wide, wide, p->places);
+            p->turn(grads, p->y + tj_made_at(p, image) + o * p->lead, p->lead, p->to - o < wide ? p->to - o : wide, wide, p->places);
             for (k = 0; k < p->taps; k += rows) {
                 float* to = out + k * lead + o;
                 if (p->taps - k <= rows / 3) { TJ_WIDE(sums)(p, room, p->offsets + k, grads, to, lead, rows / 3, vectors); }

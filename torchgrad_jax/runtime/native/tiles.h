@@ -5,23 +5,18 @@
 #define TJ_WIDTH (2 * TJ_LANES)
 typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(TJ_NUMBER)), aligned(sizeof(TJ_NUMBER)), may_alias));
 
-/* The sums of the products of `rows` elements on the left, `x_row` apart, and of `vectors` on the right, which are copied into a `strip` if there is to be
-   one, and to which `bias` is added if there is one. rows, vectors, and whether there is a strip, or rows are apart: constants, so that all is in
-   registers, of which each address serves three rows. */
+/* The sums of the products of `rows` elements on the left, `x_row` apart, and of `vectors` on the right, to which `bias` is added if there is one. rows,
+   vectors, and whether rows are apart: constants, so that all is in registers, of which each address serves three rows. */
 TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
-                                      TJ_NUMBER* strip, const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows,
-                                      const int vectors, const int apart) {
+                                      const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors,
+                                      const int apart) {
     TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
     const TJ_NUMBER* threes[TJ_ROWS / 3];
     int i, j;
     TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] = (TJ_NAME(vector)){0}; } }
     TJ_UNROLLED for (i = 0; apart && i < rows; i += 3) { threes[i / 3] = x + i * x_row; }
     for (; terms > 0; terms--, x += x_step, y += y_step) {
-        TJ_UNROLLED for (j = 0; j < vectors; j++) {
-            beside[j] = *(const TJ_NAME(vector)*)(y + j * TJ_LANES);
-            if (strip) { *(TJ_NAME(vector)*)(strip + j * TJ_LANES) = beside[j]; }
-        }
-        if (strip) { strip += TJ_WIDTH; }
+        TJ_UNROLLED for (j = 0; j < vectors; j++) { beside[j] = *(const TJ_NAME(vector)*)(y + j * TJ_LANES); }
         TJ_UNROLLED for (i = 0; i < rows; i++) {
             TJ_NUMBER number = apart ? threes[i / 3][i % 3 * x_row] : x[i];
             TJ_UNROLLED for (j = 0; j < vectors; j++) { sums[i][j] += beside[j] * number; }
@@ -37,7 +32,7 @@ TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t
         }
     }
 }
-#define TJ_SUM(rows, vectors, apart) TJ_NAME(sum)(terms, x, x_row, x_step, y, y_step, 0, bias, out, lead, add, rows, vectors, apart)
+#define TJ_SUM(rows, vectors, apart) TJ_NAME(sum)(terms, x, x_row, x_step, y, y_step, bias, out, lead, add, rows, vectors, apart)
 #define TJ_CASE(rows)                                     \
     case rows:                                            \
         if (x_row != 1) {                                 \
@@ -57,23 +52,13 @@ TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x
 }
 #undef TJ_CASE
 #undef TJ_SUM
-/* A tile of `rows` x `columns`: written to `out`, or added to what is there. strip: 0, or where a whole tile's right side is to be copied. bias: 0, or what is
+/* A tile of `rows` x `columns`: written to `out`, or added to what is there. bias: 0, or what is
    added to each row. */
-TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_row, int64_t x_step, const void* y, int64_t y_step, void* strip,
-                                    const void* bias, void* out, int64_t lead, int add, int64_t rows, int64_t columns) {
+TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_row, int64_t x_step, const void* y, int64_t y_step, const void* bias,
+                                    void* out, int64_t lead, int add, int64_t rows, int64_t columns) {
     int vectors = columns > TJ_LANES ? 2 : 1;
     TJ_NUMBER made[TJ_ROWS * TJ_WIDTH], *to = (TJ_NUMBER*)out;
     int64_t i, j;
-    if (strip) {
-        if (x_row == 1) {
-            TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, 1, x_step, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead, add,
-                         TJ_ROWS, 2, 0);
-        } else {
-            TJ_NAME(sum)(terms, (const TJ_NUMBER*)x, x_row, 1, (const TJ_NUMBER*)y, y_step, (TJ_NUMBER*)strip, (const TJ_NUMBER*)bias, to, lead, add,
-                         TJ_ROWS, 2, 1);
-        }
-        return;
-    }
     if (columns == vectors * TJ_LANES) {
         TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, to, lead, add, rows, vectors);
         return;
@@ -86,26 +71,12 @@ TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_row,
         }
     }
 }
-/* Make a strip of `count` rows or columns, for each of `terms` so many `places`: of a matrix where those lie next to each other, or turned: the terms.
-   What is in further places does not matter, but that it be a number of the matrix, or 0. */
-TJ_TARGET static void TJ_NAME(strip)(void* made, const void* given, int64_t lead, int turned, int64_t count, int64_t places, int64_t terms) {
+/* Make a strip of `count` rows or columns of which the terms lie next to each other, for each of `terms` so many `places`. What is in further places does not
+   matter, but that it be a number of the matrix, or 0. */
+TJ_TARGET static void TJ_NAME(strip)(void* made, const void* given, int64_t lead, int64_t count, int64_t places, int64_t terms) {
     TJ_NUMBER* to = (TJ_NUMBER*)made;
     const TJ_NUMBER *from = (const TJ_NUMBER*)given, *rows[8];
     int64_t i, j, t, together;
-    if (!turned) {
-        for (t = 0; t < terms; t++, to += places, from += lead) {
-            __builtin_prefetch(from + TJ_AHEAD * lead);
-            __builtin_prefetch(from + TJ_AHEAD * lead + TJ_WIDTH / 2);
-            if (count == TJ_WIDTH) {
-                memcpy(to, from, TJ_WIDTH * sizeof(TJ_NUMBER));
-                continue;
-            }
-            for (i = 0; i + 4 <= count; i += 4) { memcpy(to + i, from + i, 4 * sizeof(TJ_NUMBER)); }
-            for (; i < count; i++) { to[i] = from[i]; }
-            for (; i < places; i++) { to[i] = 0; }
-        }
-        return;
-    }
     for (i = 0; i < places; i += together) {
         together = sizeof(TJ_NUMBER) == 4 && i + 8 <= places ? 8 : 4;
         for (j = 0; j < together; j++) { rows[j] = from + (i + j < count ? i + j : count - 1) * lead; }
@@ -115,7 +86,27 @@ TJ_TARGET static void TJ_NAME(strip)(void* made, const void* given, int64_t lead
         for (; t < terms; t++) { for (j = 0; j < together; j++) { to[t * places + i + j] = rows[j][t]; } }
     }
 }
-static const tj_tiles TJ_NAME(tiles) = {TJ_ROWS, TJ_ROOM, TJ_WIDTH, sizeof(TJ_NUMBER), TJ_NAME(tile), TJ_NAME(strip)};
+/* Make strips, `apart` elements from one to the next, of `count` rows or columns which lie next to each other, `each` of them for one strip: so that memory is
+   read in a row. */
+TJ_TARGET static void TJ_NAME(strips)(void* made, const void* given, int64_t lead, int64_t count, int64_t each, int64_t places, int64_t apart,
+                                      int64_t terms) {
+    TJ_NUMBER* to = (TJ_NUMBER*)made;
+    const TJ_NUMBER* from = (const TJ_NUMBER*)given;
+    int64_t i, j, t;
+    for (t = 0; t < terms; t++, to += places, from += lead) {
+        TJ_NUMBER* strip = to;
+        for (i = 0; i + each <= count; i += each, strip += apart) {
+            if (each == TJ_WIDTH) { memcpy(strip, from + i, TJ_WIDTH * sizeof(TJ_NUMBER)); }
+            else if (each == TJ_ROWS) { memcpy(strip, from + i, TJ_ROWS * sizeof(TJ_NUMBER)); }
+            else { for (j = 0; j < each; j++) { strip[j] = from[i + j]; } }
+        }
+        if (i < count) {
+            for (j = 0; i + j < count; j++) { strip[j] = from[i + j]; }
+            for (; j < places; j++) { strip[j] = 0; }
+        }
+    }
+}
+static const tj_tiles TJ_NAME(tiles) = {TJ_ROWS, TJ_ROOM, TJ_WIDTH, sizeof(TJ_NUMBER), TJ_NAME(tile), TJ_NAME(strip), TJ_NAME(strips)};
 #undef TJ_WIDTH
 #undef TJ_NUMBER
 #undef TJ_LANES

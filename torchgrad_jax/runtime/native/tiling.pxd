@@ -33,13 +33,12 @@ cdef extern from *:
     /* A tile has at most so many rows, strips of the left matrix `room` for them, and so many columns, of `size` bytes each. */
     typedef struct {
         int64_t rows, room, columns, size;
-        void (*tile)(int64_t, const void*, int64_t, int64_t, const void*, int64_t, void*, const void*, void*, int64_t, int, int64_t, int64_t);
-        void (*strip)(void*, const void*, int64_t, int, int64_t, int64_t, int64_t);
+        void (*tile)(int64_t, const void*, int64_t, int64_t, const void*, int64_t, const void*, void*, int64_t, int, int64_t, int64_t);
+        void (*strip)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
+        void (*strips)(void*, const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
     } tj_tiles;
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
-    #define TJ_AHEAD 8
-    #define TJ_FETCH(place) __builtin_prefetch(place, 0, 2)
     #ifdef __clang__
     #define TJ_UNROLLED _Pragma("clang loop unroll(full)")
     #else
@@ -142,23 +141,24 @@ cdef extern from *:
         return bits == 256 ? (wide ? &tj_double_256_tiles : &tj_single_256_tiles) : 0;
     }
 
-    /* Terms whose sums are in registers. Bytes: of a right strip that is near where it lies, unless its rows are whole pages apart; of a right matrix from
-       which on the next block is fetched; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay. */
-    enum { TJ_TERMS = 256, TJ_NEAR = 1 << 15, TJ_PAGE = 4096, TJ_FAR = 1 << 18, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_LINE = 64 };
+    /* Terms whose sums are in registers. Bytes: of rows that are read where they lie, a piece of each for a tile; of those that are whole pages apart, and so
+       in few places of the caches; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay; strips of which blocks are
+       made at once, as memory comes sooner if it is read in a row. */
+    enum { TJ_TERMS = 256, TJ_NARROW_ROWS = 512, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_ABREAST = 8, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least for each thread, each of so many multiplications; and below how many multiplications one
        thread is quicker than two unless those are near, and of how many it is in any case. */
     enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
            TJ_LIGHT_PIECE = 1 << 16, TJ_LIGHT = 3 << 16 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
-       `together` times the tiles of one group by one strip: block by block of so many `terms`, each by all its strips. left_lies, right_lies: those strips
-       are read where they lie in the matrix, but for what is not as wide as a tile on the right. */
+       `together` times the tiles of one group by one strip: of some strips abreast, block by block of so many `terms`. left_lies, right_lies: those are read
+       where they lie in the matrix, but for what is not as wide as a tile on the right. left_strip, right_strip: how far copies are apart, in elements. */
     typedef struct {
         tj_operands of;
         const tj_tiles* by;
-        int64_t height, down, across, terms, groups, group, together, all;
-        int left_lies, right_lies, far;
+        int64_t height, down, across, terms, groups, group, together, all, left_strip, right_strip;
+        int left_lies, right_lies;
     } tj_tiling;
-    /* What a thread keeps: the group whose strips it has made, `left`, and room for a block of the right matrix. */
+    /* What a thread keeps: the group whose strips it has made, `left`, and room for blocks of the right matrix. */
     typedef struct {
         int64_t group;
         char *right, *left;
@@ -166,90 +166,86 @@ cdef extern from *:
 
     static void tj_make_left_strips(const tj_tiling* p, int64_t matrix, int64_t first, int64_t last, char* to) {
         const tj_operands* of = &p->of;
-        for (; first < last && !p->left_lies; first++, to += p->by->room * of->k * p->by->size) {
-            int64_t i = first * p->height, count = of->m - i < p->height ? of->m - i : p->height;
-            p->by->strip(to, tj_at(&of->x, matrix, i, 0, p->by->size), of->x.lead, !of->x.turned, count, p->by->room, of->k);
+        int64_t i = first * p->height, end = last * p->height < of->m ? last * p->height : of->m, size = p->by->size;
+        const char* from = tj_at(&of->x, matrix, i, 0, size);
+        if (of->x.turned) {
+            p->by->strips(to, from, of->x.lead, end - i, p->height, p->by->room, p->left_strip, of->k);
+            return;
+        }
+        for (; i < end; i += p->height, to += p->left_strip * size, from += p->height * of->x.lead * size) {
+            p->by->strip(to, from, of->x.lead, end - i < p->height ? end - i : p->height, p->by->room, of->k);
         }
     }
-    /* A block of the right matrix: what a strip has of so many terms. */
-    typedef struct {
-        const char* start;
-        int64_t terms, lines;
-    } tj_block;
-    static tj_block tj_block_of(const tj_tiling* p, int64_t matrix, int64_t t, int64_t strip) {
-        int64_t terms = p->of.k - t < p->terms ? p->of.k - t : p->terms, size = p->by->size;
-        tj_block found = {tj_at(&p->of.y, matrix, t, strip * p->by->columns, size), terms, tj_pieces(p->by->columns * terms * size, TJ_LINE)};
-        return found;
-    }
-    /* Let some of its lines be brought near. */
-    static void tj_fetch(const tj_tiling* p, const tj_block* block, int64_t line, int64_t last) {
-        int64_t lines = p->of.y.turned ? tj_pieces(block->terms * p->by->size, TJ_LINE) : p->by->columns * p->by->size / TJ_LINE;
-        if (last > block->lines) { last = block->lines; }
-        for (; line < last; line++) { TJ_FETCH(block->start + line / lines * p->of.y.lead * p->by->size + line % lines * TJ_LINE); }
-    }
-    /* The tiles of some strips of the left matrix by one block of a strip of the right one; `next` is the block after it. */
-    static void tj_make_tiles(const tj_tiling* p, int64_t matrix, int64_t first, int64_t last, int64_t t, int64_t strip, const char* left, char* right,
-                              const tj_block* next) {
+    /* So many `terms` of strips of the right matrix, from column j to before `end`. */
+    static void tj_make_right_strips(const tj_tiling* p, int64_t matrix, int64_t t, int64_t terms, int64_t j, int64_t end, char* to) {
         const tj_operands* of = &p->of;
-        int64_t size = p->by->size, room = p->by->room, columns = p->by->columns, j = strip * columns, line = 0, i;
-        int64_t left_row = p->left_lies && !of->x.turned ? of->x.lead : 1, left_step = !p->left_lies ? room : of->x.turned ? of->x.lead : 1;
-        int64_t wide = of->n - j < columns ? of->n - j : columns, some = tj_pieces(next->lines, last - first);
-        tj_block block = tj_block_of(p, matrix, t, strip);
-        int whole = !of->y.turned && wide == columns, lies = whole && p->right_lies;
-        int copied = whole && !lies && (first + 1) * p->height <= of->m && p->height == p->by->rows; /* by the first of the tiles */
-        const char* bias = of->bias && t + block.terms == of->k ? of->bias + j * size : 0;
-        if (!lies && !copied) { p->by->strip(right, block.start, of->y.lead, of->y.turned, wide, columns, block.terms); }
+        int64_t size = p->by->size, columns = p->by->columns;
+        const char* from = tj_at(&of->y, matrix, t, j, size);
+        if (!of->y.turned) {
+            p->by->strips(to, from, of->y.lead, end - j, columns, columns, p->right_strip, terms);
+            return;
+        }
+        for (; j < end; j += columns, to += p->right_strip * size, from += columns * of->y.lead * size) {
+            p->by->strip(to, from, of->y.lead, end - j < columns ? end - j : columns, columns, terms);
+        }
+    }
+    /* Add so many `terms` to the tiles of some strips on the left and of one on the right. */
+    static void tj_make_tiles(const tj_tiling* p, int64_t matrix, int64_t first, int64_t last, int64_t t, int64_t terms, int64_t strip, const char* left,
+                              const char* right) {
+        const tj_operands* of = &p->of;
+        int64_t size = p->by->size, columns = p->by->columns, j = strip * columns, wide = of->n - j < columns ? of->n - j : columns, i;
+        int64_t left_row = p->left_lies && !of->x.turned ? of->x.lead : 1;
+        int64_t left_step = !p->left_lies ? p->by->room : of->x.turned ? of->x.lead : 1;
+        int lies = p->right_lies && wide == columns;
+        const char* bias = of->bias && t + terms == of->k ? of->bias + j * size : 0;
+        const char* beside = lies ? tj_at(&of->y, matrix, t, j, size) : right;
         for (i = first; i < last; i++) {
             int64_t row = i * p->height, high = of->m - row < p->height ? of->m - row : p->height;
-            const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * of->k + t) * room * size;
-            int copies = copied && i == first, there = lies || copies;
-            p->by->tile(block.terms, rows, left_row, left_step, there ? block.start : right, there ? of->y.lead : columns, copies ? right : 0, bias,
-                        of->out + ((matrix * of->m + row) * of->n + j) * size, of->n, of->add || t > 0, high, wide);
-            if (p->far) { tj_fetch(p, next, line, line + some); }
-            line += some;
+            const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * p->left_strip + t * p->by->room) * size;
+            p->by->tile(terms, rows, left_row, left_step, beside, lies ? of->y.lead : columns, bias, of->out + ((matrix * of->m + row) * of->n + j) * size,
+                        of->n, of->add || t > 0, high, wide);
+        }
+    }
+    /* The tiles of one group by strips from `begin` to before `past`. */
+    static void tj_make_group(const tj_tiling* p, int64_t which, int64_t begin, int64_t past, tj_kept_strips* kept) {
+        int64_t matrix = which / p->groups, first = which % p->groups * p->group, size = p->by->size, columns = p->by->columns, n = p->of.n, t, strip;
+        int64_t last = first + p->group < p->down ? first + p->group : p->down, end = past * columns < n ? past * columns : n;
+        if (!p->left_lies && kept->group != which) {
+            tj_make_left_strips(p, matrix, first, last, kept->left);
+            kept->group = which;
+        }
+        for (t = 0; t < p->of.k; t += p->terms) {
+            int64_t terms = p->of.k - t < p->terms ? p->of.k - t : p->terms;
+            int64_t made = !p->right_lies ? begin : n % columns && past == p->across ? past - 1 : past; /* the strips from there on */
+            if (made < past) { tj_make_right_strips(p, matrix, t, terms, made * columns, end, kept->right + (made - begin) * p->right_strip * size); }
+            for (strip = begin; strip < past; strip++) {
+                tj_make_tiles(p, matrix, first, last, t, terms, strip, kept->left, kept->right + (strip - begin) * p->right_strip * size);
+            }
         }
     }
     static void tj_tile_piece(const void* tiling, int64_t piece, tj_hand* hand) {
         const tj_tiling* p = (const tj_tiling*)tiling;
-        tj_kept_strips* strips = (tj_kept_strips*)hand->kept;
-        int64_t place = piece * p->together, end = place + p->together < p->all ? place + p->together : p->all, stop, strip, t;
-        if (!strips) {
-            int64_t of_right = p->by->columns * p->terms * p->by->size, of_left = p->left_lies ? 0 : p->group * p->by->room * p->of.k * p->by->size;
-            hand->kept = strips = (tj_kept_strips*)malloc(sizeof(tj_kept_strips) + TJ_LINE + (size_t)(of_left + of_right));
-            if (!strips) { abort(); }
-            strips->group = -1;
-            strips->right = (char*)(((uintptr_t)(strips + 1) + TJ_LINE - 1) / TJ_LINE * TJ_LINE);
-            strips->left = strips->right + of_right;
+        tj_kept_strips* kept = (tj_kept_strips*)hand->kept;
+        int64_t place = piece * p->together, end = place + p->together < p->all ? place + p->together : p->all, stop;
+        if (!kept) {
+            int64_t of_right = (p->together < TJ_ABREAST ? p->together : TJ_ABREAST) * p->right_strip * p->by->size;
+            int64_t of_left = p->left_lies ? 0 : p->group * p->left_strip * p->by->size;
+            hand->kept = kept = (tj_kept_strips*)malloc(sizeof(tj_kept_strips) + TJ_LINE + (size_t)(of_left + of_right));
+            if (!kept) { abort(); }
+            kept->group = -1;
+            kept->right = (char*)(((uintptr_t)(kept + 1) + TJ_LINE - 1) / TJ_LINE * TJ_LINE);
+            kept->left = kept->right + of_right;
         }
         for (; place < end; place = stop) {
-            int64_t which = place / p->across, matrix = which / p->groups, first = which % p->groups * p->group, begin = place % p->across;
-            int64_t last = first + p->group < p->down ? first + p->group : p->down, past;
+            int64_t which = place / p->across, begin = place % p->across;
             stop = (which + 1) * p->across < end ? (which + 1) * p->across : end;
-            past = begin + stop - place;
-            if (strips->group != which) {
-                tj_make_left_strips(p, matrix, first, last, strips->left);
-                strips->group = which;
-            }
-            for (t = 0; t < p->of.k; t += p->terms) {
-                for (strip = begin; strip < past; strip++) {
-                    tj_block next = {0, 0, 0};
-                    if (p->far && strip + 1 < past) {
-                        next = tj_block_of(p, matrix, t, strip + 1);
-                    } else if (p->far && t + p->terms < p->of.k) {
-                        next = tj_block_of(p, matrix, t + p->terms, begin);
-                    } else if (p->far) {
-                        int64_t later = stop < end ? stop : tj_take(hand) * p->together;
-                        if (later < p->all) { next = tj_block_of(p, later / p->across / p->groups, 0, later % p->across); }
-                    }
-                    tj_make_tiles(p, matrix, first, last, t, strip, strips->left, strips->right, &next);
-                }
-            }
+            if (stop > place + TJ_ABREAST) { stop = place + TJ_ABREAST; }
+            tj_make_group(p, which, begin, begin + stop - place, kept);
         }
     }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
         tj_tiling p = {*of, by};
         int64_t most = TJ_KEPT / (of->k * by->size), all = of->batch * of->m * of->n * of->k, least, pieces;
-        int near = of->k * by->columns * by->size <= TJ_NEAR;
         int light = all < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE), alone = of->alone || all < TJ_LIGHT;
         p.height = tj_pieces(tj_pieces(of->m, tj_pieces(of->m, by->rows)), 4) * 4;
         if (p.height > by->rows) { p.height = by->rows; }
@@ -267,10 +263,11 @@ cdef extern from *:
         p.together = tj_pieces(light ? TJ_LIGHT_PIECE : TJ_PIECE, p.group * p.height * by->columns * of->k);
         if (p.together < p.all / pieces) { p.together = p.all / pieces; }
         if (alone) { p.together = p.all; }
-        p.left_lies = of->x.turned ? p.across <= TJ_FEW_STRIPS && of->x.lead * by->size < TJ_PAGE
+        p.left_lies = of->x.turned ? p.across <= TJ_FEW_STRIPS && of->x.lead * by->size <= TJ_NARROW_ROWS
                                    : p.across <= TJ_FEW_STRIPS || of->x.lead * by->size % TJ_PAGE != 0;
-        p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || (near && of->y.lead * by->size < TJ_PAGE));
-        p.far = of->k * of->n * by->size > TJ_FAR;
+        p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || of->y.lead * by->size <= TJ_NARROW_ROWS);
+        p.left_strip = of->k * by->room + TJ_LINE / by->size;
+        p.right_strip = p.terms * by->columns + TJ_LINE / by->size;
         tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
     }
     #else
