@@ -86,7 +86,7 @@ def test_of_usual_layouts_by_no_detour(left, right):
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
-    # several blocks of terms; rows that are whole pages apart, by few columns and by many; narrow rows; more rows, and more columns, than are done at once
+    # several blocks of terms; rows whole pages apart, by few columns and by many; narrow rows; more rows, and more columns, than are done at once
     [(70, 600, 300), (50, 1024, 70), (130, 1024, 200), (90, 300, 40), (600, 40, 100), (40, 300, 700), (1024, 260, 33)],
 )
 def test_large_ones_are_read_where_they_lie_or_copied(m, k, n, left, right, dtype):
