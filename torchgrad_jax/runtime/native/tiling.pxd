@@ -255,6 +255,10 @@ cdef extern from *:
         if (most < TJ_FEWEST_ROWS) { most = TJ_FEWEST_ROWS; }
         p.groups = tj_pieces(of->m, most > TJ_MOST_ROWS ? TJ_MOST_ROWS : most);
         least = alone ? 1 : TJ_PIECES_EACH * tj_hands(call);
+        p.left_lies = of->x.turned ? p.across <= TJ_FEW_STRIPS && of->x.lead * by->size <= TJ_NARROW_ROWS
+                                   : p.across <= TJ_FEW_STRIPS || of->x.lead * by->size % TJ_PAGE != 0;
+        /* Of strips that are copied each is copied once, if there are groups enough for that. */
+        if (!p.left_lies && p.groups < least && of->m / least >= TJ_FEWEST_ROWS) { p.groups = least; }
         if (of->batch * p.across * p.groups < least) { p.groups = tj_pieces(least, of->batch * p.across); }
         p.group = tj_pieces(p.down, p.groups);
         p.groups = tj_pieces(p.down, p.group);
@@ -263,8 +267,6 @@ cdef extern from *:
         p.together = tj_pieces(light ? TJ_LIGHT_PIECE : TJ_PIECE, p.group * p.height * by->columns * of->k);
         if (p.together < p.all / pieces) { p.together = p.all / pieces; }
         if (alone) { p.together = p.all; }
-        p.left_lies = of->x.turned ? p.across <= TJ_FEW_STRIPS && of->x.lead * by->size <= TJ_NARROW_ROWS
-                                   : p.across <= TJ_FEW_STRIPS || of->x.lead * by->size % TJ_PAGE != 0;
         p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || of->y.lead * by->size <= TJ_NARROW_ROWS);
         p.left_strip = of->k * by->room + TJ_LINE / by->size;
         p.right_strip = p.terms * by->columns + TJ_LINE / by->size;
