@@ -176,6 +176,34 @@ def test_a_product_of_what_is_one_number_again_and_again():
         np.testing.assert_array_equal(product(*operands) if len(operands) == 2 or compiled else product(*operands[:2]) + b, wanted)
 
 
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize(("left", "right"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("m", "k", "n"), [(5, 7, 4), (40, 300, 70), (3, 5, 9), (9, 5, 2)])
+def test_a_transposed_product_is_multiplied_the_other_way_round(m, k, n, left, right, dtype):
+    product = of_matrices(left, right, np.dtype(dtype))
+    random = np.random.default_rng(0)
+    x, y, w = (random.standard_normal(shape).astype(dtype) for shape in ((k, m) if left else (m, k), (n, k) if right else (k, n), (n, m)))
+    steps = [(product, ["x", "y"], "p"), (np.transpose, ["p"], "t"), (np.multiply, ["w", "t"], "a"), (np.subtract, ["a", "w"], "s")]
+    program = merged(steps, ["x", "y", "w"], ["t", "s"])
+    first = program([x, y, w])
+    for found, before in zip(program([x, y, w]), first, strict=True):
+        assert found.tobytes() == before.tobytes()
+    turned_round = min(m, n) > 3
+    assert program([x, y, w])[0].flags.c_contiguous == turned_round
+    assert [call[0] for call in program.ready[0] if call[0] is product] == [product] * (not turned_round)
+
+
+def test_a_product_whose_transpose_is_not_all_that_is_read_stays():
+    product = of_matrices(False, False, np.dtype(np.float32))
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    steps = [(product, ["x", "x"], "p"), (np.transpose, ["p"], "t"), (np.subtract, ["p", "t"], "s")]
+    for outputs in (["s"], ["p", "s"]):
+        program = merged(steps, ["x"], outputs)
+        for _ in range(3):
+            np.testing.assert_array_equal(program([x])[-1], x @ x - (x @ x).T)
+
+
 def test_a_product_that_is_read_elsewhere_too_stays():
     product = of_matrices(False, False, np.dtype(np.float32))
     x, b = np.ones((2, 2), np.float32), np.ones(2, np.float32)

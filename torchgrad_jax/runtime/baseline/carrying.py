@@ -81,6 +81,10 @@ class Product:
     def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
         return self.of(a, b) if bias is None else self.with_bias(a, b, bias)
 
+    def transposed(self) -> Product:
+        """What gives the transpose, of the operands in the other order."""
+        return Product(not self.other, not self.turned, lambda b, a: self.otherwise(a, b).transpose())
+
     def with_bias(self, a: Any, b: Any, bias: Any) -> Any:
         """The product and a vector added to each row."""
         bias = contiguous(bias)

@@ -18,6 +18,10 @@ from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
 
+# Rows or columns that are multiplied as vectors.
+_FEW = 3
+
+
 class Part(NamedTuple):
     """One plan, or any function that returns a list of results, at its place: the names of what it reads and of what it makes."""
 
@@ -112,7 +116,9 @@ class Merged:
                 if last.get(slot, i) == i:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
-        self._assign(chained(_with_biases(_directly(steps, views, facts, self._results), facts, self._results), facts, self._results))
+        steps = _the_right_way_round(_directly(steps, views, facts, self._results), facts, self._results)
+        steps = _with_biases(steps, facts, self._results)
+        self._assign(chained(steps, facts, self._results))
         return results
 
 
@@ -180,6 +186,24 @@ def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
     ones = iter([d for d, n in enumerate(probe.shape) if n == 1])
     order = tuple([next(ones, -1) if n == 1 else places.get(step, -1) for n, step in zip(seen.shape, seen.strides, strict=True)])
     return Moved(TURNED, order) if sorted(order) == list(range(probe.ndim)) else None
+
+
+def _the_right_way_round(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
+    """The steps where, in the place of two matrices' product of which only the transpose is read, as of a linear layer's weights' gradient, that is
+    multiplied: it lies in one piece then, as the weights do, and is not copied for what reads both. To the bit, but of few rows or columns."""
+    readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
+    alone = [s for s in steps if type(s.function) is Product and len(s.operands) == 2]
+    products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1 and min(facts[s.results[0]].shape) > _FEW}
+    found: dict[int, Assignable] = {}
+    for step in steps:
+        found[step.results[0]] = step
+        moved, (slot, *_) = step.function, (*step.operands, -1)
+        if type(moved) is Moved and moved.kind == TURNED and moved.how == (1, 0) and slot in products:
+            (result,), product = step.results, products[slot]
+            del found[slot]
+            found[result] = _Call(product.function.transposed(), product.operands[::-1], [result], True)
+            facts[result] = facts[result]._replace(contiguous=True)
+    return list(found.values())
 
 
 def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
