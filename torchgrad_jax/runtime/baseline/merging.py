@@ -17,7 +17,6 @@ from torchgrad_jax.runtime.baseline.form import NumPyForm
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
-
 # Rows or columns that are multiplied as vectors.
 _FEW = 3
 
