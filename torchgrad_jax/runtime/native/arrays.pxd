@@ -26,7 +26,7 @@ cdef extern from *:
     static inline int tj_knows_numpy(void) { return PyArray_API || _import_array() == 0; }
     /* Memory for arrays as NumPy has it, but from the beginning of a line of the processor's caches: a vector of 64 bytes that is in two lines takes two
        loads. Before an array's memory stands what NumPy gave, and how much was asked for. */
-    enum { TJ_CACHE_LINE = 64 };
+    enum { TJ_CACHE_LINE = 64, TJ_NUMPYS_DOMAIN = 389047 }; /* that of `np.lib.tracemalloc_domain` */
     typedef struct { void* given; size_t size; } tj_before;
     static const PyDataMemAllocator* tj_numpys(void) {
         static const PyDataMem_Handler* found;
@@ -108,6 +108,7 @@ cdef extern from *:
         PyArray_ENABLEFLAGS((PyArrayObject*)found, NPY_ARRAY_OWNDATA);
         Py_INCREF(lines);
         ((PyArrayObject_fields*)found)->mem_handler = lines;
+        PyTraceMalloc_Track(TJ_NUMPYS_DOMAIN, (uintptr_t)memory, size);
         return found;
     }
     static PyObject* tj_empty_like(int ndim, const Py_ssize_t* shape, PyObject* like) {
