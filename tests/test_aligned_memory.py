@@ -1,4 +1,4 @@
-"""Arrays that C makes, and those that NumPy makes for the interpreter, begin at lines of the processor's caches; the user's own are NumPy's affair."""
+"""Arrays that C makes, and NumPy for the interpreter, begin at lines of the processor's caches; the user's own are NumPy's affair."""
 
 from __future__ import annotations
 
