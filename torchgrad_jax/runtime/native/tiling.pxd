@@ -243,6 +243,16 @@ cdef extern from *:
             tj_make_group(p, which, begin, begin + stop - place, kept);
         }
     }
+    /* Whether a row of each of a tile's, whole pages apart, can be in the first cache at once: all are in one of its sets, which has so many ways. */
+    static int tj_has_ways(int64_t rows) {
+    #ifdef _SC_LEVEL1_DCACHE_ASSOC
+        static int64_t found = -1;
+        if (found < 0) { found = (int64_t)sysconf(_SC_LEVEL1_DCACHE_ASSOC); }
+        return found >= rows;
+    #else
+        return rows <= 8;
+    #endif
+    }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
         tj_tiling p = {*of, by};
         int64_t most = TJ_KEPT / (of->k * by->size), all = of->batch * of->m * of->n * of->k, least, pieces;
@@ -256,7 +266,7 @@ cdef extern from *:
         p.groups = tj_pieces(of->m, most > TJ_MOST_ROWS ? TJ_MOST_ROWS : most);
         least = alone ? 1 : TJ_PIECES_EACH * tj_hands(call);
         p.left_lies = of->x.turned ? p.across <= TJ_FEW_STRIPS && of->x.lead * by->size <= TJ_NARROW_ROWS
-                                   : p.across <= TJ_FEW_STRIPS || of->x.lead * by->size % TJ_PAGE != 0;
+                                   : (p.across <= TJ_FEW_STRIPS && tj_has_ways(by->rows)) || of->x.lead * by->size % TJ_PAGE != 0;
         /* Of strips that are copied each is copied once, if there are groups enough for that. */
         if (!p.left_lies && p.groups < least && of->m / least >= TJ_FEWEST_ROWS) { p.groups = least; }
         if (of->batch * p.across * p.groups < least) { p.groups = tj_pieces(least, of->batch * p.across); }
