@@ -15,6 +15,7 @@ import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
 from torchgrad_jax.runtime.baseline.carrying import Batches, Product
 from torchgrad_jax.runtime.baseline.products import of_matrices
+from torchgrad_jax.runtime.native import handlers
 
 pytestmark = pytest.mark.operators
 compiled = not isinstance(blocks.Chain.__call__, FunctionType)
@@ -188,7 +189,10 @@ def test_a_transposed_product_is_multiplied_the_other_way_round(m, k, n, left, r
     program = merged(steps, ["x", "y", "w"], ["t", "s"])
     first = program([x, y, w])
     for found, before in zip(program([x, y, w]), first, strict=True):
-        assert found.tobytes() == before.tobytes()
+        if handlers.vector_bits():
+            assert found.tobytes() == before.tobytes()
+        else:  # BLAS, which may sum otherwise
+            np.testing.assert_allclose(found, before, rtol=1e-4, atol=1e-4)
     turned_round = min(m, n) > 3
     assert program([x, y, w])[0].flags.c_contiguous == turned_round
     assert [call[0] for call in program.ready[0] if call[0] is product] == [product] * (not turned_round)
