@@ -189,8 +189,8 @@ def _as_moved(function: Any, given: Fact, dtype: Any) -> Moved | None:
 
 def _the_right_way_round(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
     """The steps where, in the place of two matrices' product of which only the transpose is read, as of a linear layer's weights' gradient, that is
-    multiplied: it lies in one piece then, as the weights do, and is not copied for what reads both. Not of few rows or columns, which loops for vectors
-    may sum otherwise; tiles give the same bits (`native/tiling.pxd`), BLAS may not."""
+    multiplied: it lies in one piece then, as the weights do, and is not copied for what reads both. Not of few rows or columns, which loops for
+    vectors may sum otherwise; tiles give the same bits (`native/tiling.pxd`), BLAS may not."""
     readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
     alone = [s for s in steps if type(s.function) is Product and len(s.operands) == 2]
     products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1 and min(facts[s.results[0]].shape) > _FEW}

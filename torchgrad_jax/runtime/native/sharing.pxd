@@ -84,13 +84,9 @@ cdef extern from *:
         return 1;
     }
 
-    struct tj_shared;
-    /* What a thread has that does pieces: what it `kept` of earlier ones, at first nothing, which is freed after its last; and the one it does next, if it
-       has already taken that, else -1. */
+    /* What a thread has that does pieces: what it `kept` of earlier ones, at first nothing, which is freed after its last. */
     typedef struct {
         void* kept;
-        struct tj_shared* shared;
-        int64_t next;
     } tj_hand;
     /* Does the piece of some work that has this number. */
     typedef void (*tj_piece)(const void* work, int64_t number, tj_hand* hand);
@@ -101,19 +97,13 @@ cdef extern from *:
         int64_t pieces, next, done, users, most;
     } tj_shared;
 
-    /* The piece that this thread does next, taken now: none if it is no number of a piece. */
-    static int64_t tj_take(tj_hand* hand) {
-        if (hand->next < 0) { hand->next = TJ_ADD(&hand->shared->next, 1); }
-        return hand->next;
-    }
     static void tj_leave(tj_shared* shared) {
         if (TJ_ADD(&shared->users, -1) == 1) { free(shared); }
     }
     static void tj_take_pieces(tj_shared* shared) {
-        tj_hand hand = {0, shared, -1};
+        tj_hand hand = {0};
         int64_t number;
-        while ((number = tj_take(&hand)) < shared->pieces) {
-            hand.next = -1;
+        while ((number = TJ_ADD(&shared->next, 1)) < shared->pieces) {
             shared->piece(shared->work, number, &hand);
             TJ_ADD(&shared->done, 1);
         }
