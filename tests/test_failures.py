@@ -198,6 +198,7 @@ def test_what_would_be_lost_is_found(monkeypatch):
     assert any(lost) and not all(lost)
 
 
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")  # where Python or JAX drops a signal
 def test_training_goes_on_after_real_interrupts():
     """Ctrl-C whenever it comes, weights of a size whose memory is given away: all of them can be read, and have had whole updates."""
     weights = [tj.zeros(1 << 20) for _ in range(3)]
@@ -211,7 +212,7 @@ def test_training_goes_on_after_real_interrupts():
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     rng, interrupted = np.random.RandomState(0), 0
-    train(60)  # what JAX imports when it first compiles is not whole after an interrupt
+    train(60)
     try:
         for _ in range(15):
             timer = threading.Timer(0.01 + 0.03 * rng.rand(), signal.raise_signal, (signal.SIGINT,))
@@ -228,6 +229,32 @@ def test_training_goes_on_after_real_interrupts():
         assert interrupted > 7
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_while_the_compiler_is_imported_costs_one_look():
+    """What JAX imports when it first lowers cannot be imported again after half of it, and then no program could be compiled any more."""
+    source = """
+import sys
+import torchgrad_jax as torch
+from torchgrad_jax.runtime import counters
+
+def interrupt(frame, event, argument):  # where signals come: in the main thread
+    if frame.f_code.co_name == "ModuleOp" and "mlir" in frame.f_code.co_filename:
+        sys.settrace(None)
+        raise KeyboardInterrupt
+
+x = torch.zeros(2)
+sys.settrace(interrupt)
+try:
+    torch.exp(x).tolist()
+except KeyboardInterrupt:
+    pass
+sys.settrace(None)
+print(torch.exp(x).tolist(), torch.cos(x).tolist(), counters.failed, counters.compiled + counters.compiled_ops > 0)
+"""
+    environment = {**__import__("os").environ, "TORCHGRAD_JAX_BASELINE": "off"}
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.stdout == "[1.0, 1.0] [1.0, 1.0] 0 True\n", done.stderr
 
 
 # ---------------------------------------------------------------------- code that runs in between

@@ -6,7 +6,10 @@ Tried with jax 0.10.2 and 0.11.2.
 from __future__ import annotations
 
 import functools
+import importlib
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -100,6 +103,24 @@ except (ImportError, AttributeError, TypeError):
 
     def _is_outside() -> bool:
         return False
+
+
+@functools.cache
+def import_dialects() -> None:
+    """Import what JAX imports when it first lowers a program, in a thread: there no signal comes. A module of these that an exception has ended halfway
+    cannot be imported again ("Dialect namespace 'builtin' is already registered"), and nothing could be compiled any more in this process.
+
+    Without these names JAX imports them itself, and a Ctrl-C at that very moment is not survived.
+    """
+    thread = threading.Thread(target=_import_dialects, name="torchgrad_jax: imports for the compiler")
+    thread.start()
+    thread.join()
+
+
+def _import_dialects() -> None:
+    for name in ("builtin", "mhlo"):
+        with suppress(ImportError):
+            importlib.import_module(f"jaxlib.mlir.dialects.{name}")
 
 
 def traced_around() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
-from torchgrad_jax.runtime._jax_compat import call_x64
+from torchgrad_jax.runtime._jax_compat import call_x64, import_dialects
 from torchgrad_jax.runtime.baseline import Merged, Part, carry_out, quietly
 from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
@@ -142,6 +142,7 @@ def alone(sig: Any, given: Any) -> Any:
         counters.compiled_ops += 1
         keeping.compiled(sig, 1)
         with timed(COMPILING, sig):
+            import_dialects()
             return call_x64(function, *given)
     return call_x64(function, *given)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
-from torchgrad_jax.runtime._jax_compat import call_x64, directly
+from torchgrad_jax.runtime._jax_compat import call_x64, directly, import_dialects
 from torchgrad_jax.runtime.compiling import freed_memory
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay, working_memory
 from torchgrad_jax.runtime.counters import counters
@@ -227,6 +227,7 @@ def _first_call(form: Form, arguments: list[Any], operations: int, ahead: bool, 
         # before its results are kept: not where its arguments are given away.
         if not ahead:
             with timed(COMPILING):
+                import_dialects()
                 return form.function(*arguments)
         function = ahead_of_time(form.function, arguments, quickly)
         freed_memory.keep_for(working_memory(function))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from torchgrad_jax.runtime._jax_compat import call_x64
+from torchgrad_jax.runtime._jax_compat import call_x64, import_dialects
 from torchgrad_jax.runtime.baseline import jaxprs_in
 from torchgrad_jax.runtime.compiling.exchanges import exchanged_calls
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
@@ -69,6 +69,7 @@ def ahead_of_time(function: Any, arguments: Sequence[Any], quickly: bool = False
         traced = function.trace(*arguments)
     options = {**options_of(traced.jaxpr.jaxpr), **(_QUICKLY if quickly else {})}
     with timed(COMPILING):
+        import_dialects()
         lowered = traced.lower()
         try:
             return lowered.compile(compiler_options=_known(options))
