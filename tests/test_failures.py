@@ -24,6 +24,7 @@ from compat_suite.faults.threads import look_at_a_dead_threads_tensors
 from torchgrad_jax.runtime import execution_mode, modes, program
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recording.interrupts import from_outside
+from torchgrad_jax.runtime.worker import undisturbed
 
 pytestmark = pytest.mark.operators  # tries its own modes
 
@@ -255,6 +256,53 @@ print(torch.exp(x).tolist(), torch.cos(x).tolist(), counters.failed, counters.co
     environment = {**__import__("os").environ, "TORCHGRAD_JAX_BASELINE": "off"}
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, env=environment, timeout=120)
     assert done.stdout == "[1.0, 1.0] [1.0, 1.0] 0 True\n", done.stderr
+
+
+def test_an_interrupt_when_memory_has_been_given_away_loses_nothing():
+    """JAX comes back from a program by way of Python where it meets a kind of arguments for the first time: in the first call, of NumPy's arrays,
+    and in the second, of its own."""
+    returned = []
+
+    def interrupt(frame, event, _):  # where signals come: in the main thread
+        if event == "return" and counters.compiled > before and frame.f_code.co_qualname == "ExecuteReplicated.__call__":
+            returned.append(frame)
+            raise KeyboardInterrupt
+        return interrupt if frame.f_code.co_qualname == "ExecuteReplicated.__call__" else None
+
+    w, before = tj.zeros(1 << 20), counters.compiled
+    with execution_mode("fused"):
+        for _ in range(400):  # it is compiled once it has been interpreted for so long
+            sys.settrace(interrupt)
+            try:
+                w.add_(1).add_(2)
+                float(w[0])
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+        assert (w == 1200).all() and not returned and counters.compiled > before
+
+
+def test_what_is_not_to_be_disturbed_is_done_before_an_interrupt_is_raised():
+    done = []
+
+    def work(failing):
+        signal.raise_signal(signal.SIGINT)
+        done.append(failing)
+        if failing:
+            raise ValueError
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for failing in (False, True) * 50:
+            with pytest.raises(KeyboardInterrupt):
+                undisturbed(work, failing)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == [False, True] * 50
+    with pytest.raises(ZeroDivisionError):
+        undisturbed(lambda: 1 / 0)
 
 
 # ---------------------------------------------------------------------- code that runs in between

@@ -107,8 +107,8 @@ except (ImportError, AttributeError, TypeError):
 
 @functools.cache
 def import_dialects() -> None:
-    """Import what JAX imports when it first lowers a program, in a thread: there no signal comes. A module of these that an exception has ended halfway
-    cannot be imported again ("Dialect namespace 'builtin' is already registered"), and nothing could be compiled any more in this process.
+    """Import what JAX imports when it first lowers a program, in a thread: there no signal comes. A module of these that an exception has ended
+    halfway cannot be imported again ("Dialect namespace 'builtin' is already registered"), and nothing could be compiled any more in this process.
 
     Without these names JAX imports them itself, and a Ctrl-C at that very moment is not survived.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import starmap
 from sys import getrefcount
 from typing import Any
@@ -31,7 +32,7 @@ from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Form, tier_of
 from torchgrad_jax.runtime.tiers.costs import Estimate
 from torchgrad_jax.runtime.value import Value
-from torchgrad_jax.runtime.worker import LONG, Promised, hand_over
+from torchgrad_jax.runtime.worker import LONG, Promised, hand_over, undisturbed
 
 # From so many operations on a program is searched for what repeats in it.
 LEAST_ROLLED = 40
@@ -313,6 +314,9 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         results = starmap(function, (arguments,))
         if program.form.ahead and np.ndarray not in (map(type, arguments) if numbers else kinds):
             epoch.results.extend(results)
+        elif program.donated and (kinds := _unmet(program.form, function, arguments)) is not None:
+            undisturbed(call_x64, epoch.results.extend, results)
+            program.form.met.add(kinds)
         else:
             call_x64(epoch.results.extend, results)
         (outs,) = epoch.results
@@ -322,6 +326,14 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
     keep(epoch, outs)
     if function is _first_call:
         freed_memory.give_back()
+
+
+def _unmet(form: Form, function: Any, arguments: Sequence[Any]) -> Any:
+    """What kinds of arguments these are, where a form that is given memory meets them for the first time: JAX comes back from that call by way of
+    Python, where a signal could raise when the arguments are gone and the results nowhere yet. None where it has met them, and to observers, to whom
+    what another thread computes is none of this one's."""
+    kinds = (function is _first_call, *map(type, arguments))
+    return None if kinds in form.met or observer.active else kinds
 
 
 def _promise(program: Program, numbers: list[np.ndarray], arrays: list[Any], epoch: Epoch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -87,6 +88,43 @@ def hand_over(function: Callable[..., Any], arguments: list[Any], promises: list
     except BaseException:
         job.cancel()  # if it has not begun: whoever interrupts this need not know
         raise
+
+
+def undisturbed(function: Callable[..., Any], *arguments: Any) -> None:
+    """Call `function` in a thread of its own, where no signal comes, and return when it has. Ctrl-C is raised here, but not before it is done."""
+    turn, done = [None], allocate_lock()
+    outcome: list[BaseException | None] = []  # there before the lock is free
+    done.acquire()
+
+    def run() -> None:
+        if not _taken(turn):
+            return
+        try:
+            function(*arguments)
+            outcome.append(None)
+        except BaseException as error:
+            outcome.append(error)
+        finally:
+            done.release()
+
+    try:
+        start_new_thread(run, ())
+        done.acquire()
+    except BaseException:
+        if not (_taken(turn) or outcome):  # if nobody has taken it, it has not begun and never will
+            done.acquire()
+        raise
+    if outcome[0] is not None:
+        raise outcome[0]
+
+
+def _taken(turn: list[None]) -> bool:
+    """Whether this thread is the first to ask."""
+    try:
+        turn.pop()
+    except IndexError:
+        return False
+    return True
 
 
 def wait_for_all() -> None:
