@@ -13,6 +13,7 @@ from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -91,7 +92,11 @@ def hand_over(function: Callable[..., Any], arguments: list[Any], promises: list
 
 
 def undisturbed(function: Callable[..., Any], *arguments: Any) -> None:
-    """Call `function` in a thread of its own, where no signal comes, and return when it has. Ctrl-C is raised here, but not before it is done."""
+    """Call `function` in a thread of its own, where no signal comes, and return when it has. Ctrl-C is raised here, but not before it is done,
+    however often it comes.
+
+    What is set for this thread alone by a context of JAX's, such as `jax.default_matmul_precision`, is not set in that one.
+    """
     turn, done = [None], allocate_lock()
     outcome: list[BaseException | None] = []  # there before the lock is free
     done.acquire()
@@ -111,8 +116,10 @@ def undisturbed(function: Callable[..., Any], *arguments: Any) -> None:
         start_new_thread(run, ())
         done.acquire()
     except BaseException:
-        if not (_taken(turn) or outcome):  # if nobody has taken it, it has not begun and never will
-            done.acquire()
+        begun = not _taken(turn)  # else it never will
+        while begun and not outcome:
+            with suppress(BaseException):
+                done.acquire()
         raise
     if outcome[0] is not None:
         raise outcome[0]
