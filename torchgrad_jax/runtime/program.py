@@ -314,9 +314,9 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
         results = starmap(function, (arguments,))
         if program.form.ahead and np.ndarray not in (map(type, arguments) if numbers else kinds):
             epoch.results.extend(results)
-        elif program.donated and (kinds := _unmet(program.form, function, arguments)) is not None:
+        elif program.donated and (unmet := _unmet(program.form, function, arguments)) is not None:
             undisturbed(call_x64, epoch.results.extend, results)
-            program.form.met.add(kinds)
+            program.form.met.add(unmet)
         else:
             call_x64(epoch.results.extend, results)
         (outs,) = epoch.results

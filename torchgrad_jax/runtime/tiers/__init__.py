@@ -47,8 +47,8 @@ class Form(FormFields):
 
     ahead: whether it was compiled ahead of its first call, after which no setting of JAX's matters to it: it takes arrays of JAX's as they are.
     spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of;
-    turns: how often one of them was interpreted. used, executable: see `keeping`. met: the kinds of arguments that it has been
-    called with, where some are given away: with those JAX calls it without Python.
+    turns: how often one of them was interpreted. used, executable: see `keeping`. met: the kinds of arguments that it has been called with, where
+    some are given away: with those JAX calls it without Python.
     """
 
     __slots__ = ("members", "turns", "executable", "met", "__weakref__")
