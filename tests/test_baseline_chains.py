@@ -169,6 +169,25 @@ def test_large_arrays_are_not_kept_for_a_chain():
         assert sorted([type(call[0]) is blocks.Chain for call in found.ready[0]], reverse=True) == expected
 
 
+def test_large_arrays_wait_for_what_is_done_to_numbers_but_not_for_each_other():
+    """As a step of Adam written out has it: numbers between the operations on weights. Each weight's are one chain, the next one's another."""
+    rng, steps, values = np.random.default_rng(0), [], {"t": np.float32(3)}
+    for k in range(2):
+        values |= {(k, name): rng.random(1 << 19, np.float32) for name in "pgm"}
+        steps += [
+            (np.multiply, [(k, "m"), "t"], (k, 0)), (np.square, ["t"], (k, 1)), (np.add, [(k, 0), (k, "g")], (k, 2)),
+            (np.add, [(k, 1), "t"], (k, 3)), (np.sqrt, [(k, "g")], (k, 4)), (np.true_divide, [(k, 2), (k, 4)], (k, 5)),
+            (np.multiply, [(k, 5), (k, 3)], (k, 6)), (np.subtract, [(k, "p"), (k, 6)], (k, 7)),
+        ]  # fmt: skip
+    wanted = [(0, 2), (0, 7), (1, 2), (1, 7)]
+    expected = by_itself(steps, values)
+    found = merged(steps, list(values), wanted, True)
+    for _ in range(3):
+        assert_same(found(list(values.values())), [expected[w] for w in wanted])
+    large = [call for call in found.ready[0] if type(call[0]) is blocks.Chain and call[0].shape]
+    assert len(large) == 2 and all([len(range(*call[-1].indices(100))) == 2 for call in large])
+
+
 def test_operands_of_fewer_dimensions_are_spread():
     """One number for each row, for each column, for each of those in the middle: as normalizations have them."""
     rng = np.random.default_rng(0)

@@ -274,7 +274,8 @@ def test_an_interrupt_when_memory_has_been_given_away_loses_nothing():
         for _ in range(400):  # it is compiled once it has been interpreted for so long
             sys.settrace(interrupt)
             try:
-                w.add_(1).add_(2)
+                for _ in range(24):
+                    w.add_(0.125)
                 float(w[0])
             except KeyboardInterrupt:
                 pass

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import torchgrad_jax as tj
-from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, value
+from torchgrad_jax.runtime import baseline_tier, counters, execution_mode, keeping, tiers, value
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import recorder
 
@@ -48,7 +48,7 @@ def hot(x=None):
             x = (x @ x).tanh() + 0.5
         return x
 
-    for _ in range(4000):
+    for _ in range(8000):
         before = counters.ran
         function(x).sum().item()
         if counters.ran > before:
@@ -230,15 +230,16 @@ def test_inputs_that_another_program_still_computes(short):
 # ---------------------------------------------------------------------- large inputs that nobody else holds
 
 
-def test_what_numpy_computed_is_given_away_as_what_xla_did():
+def test_what_numpy_computed_is_given_away_as_what_xla_did(monkeypatch):
     """Else a training step with large weights would be two programs in turn: one of NumPy's arrays, one of XLA's."""
     x, w, m = tj.linspace(0, 1, 1 << 20), tj.zeros(1 << 20), tj.zeros(1 << 20)
     expected = [np.zeros(1 << 20, np.float32) for _ in range(2)]
     before = counters.compiled
+    monkeypatch.setattr(tiers, "PATIENCE", 0.1)
     for _ in range(120):
         m.mul_(0.5).add_(x)
-        for _ in range(4):
-            w.add_(m, alpha=0.25)
+        for _ in range(16):
+            w.add_(m, alpha=0.0625)
         w[7].item()
         expected[1] = expected[1] * np.float32(0.5) + x.numpy()
         expected[0] = expected[0] + expected[1]

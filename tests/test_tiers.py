@@ -58,13 +58,14 @@ def test_a_program_whose_interpretations_have_cost_what_compiling_costs_is_compi
 
 
 def test_what_comes_back_is_not_compiled_before_its_turns_took_a_share_of_the_price(monkeypatch):
-    x = tj.ones(200, 200)
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 1e5)
+    x = tj.ones(400, 400)
 
     def turn_of_compilation(patience, length):
         monkeypatch.setattr(tiers, "PATIENCE", patience)
         return next(turn for turn in range(2000) if delta(lambda: chain(x, length))["compiled"])
 
-    assert turn_of_compilation(0.001, 8) < turn_of_compilation(0.5, 9) < turn_of_compilation(1.0, 10)
+    assert turn_of_compilation(0.001, 18) < turn_of_compilation(0.5, 19) < turn_of_compilation(1.0, 20)
 
 
 def test_what_is_interpreted_for_long_takes_the_short_way_and_is_compiled_at_the_same_turn(monkeypatch):
@@ -72,7 +73,7 @@ def test_what_is_interpreted_for_long_takes_the_short_way_and_is_compiled_at_the
     monkeypatch.setattr(tiers, "PATIENCE", 0.1)
     for limit in ("step_limit", "signature_limit", "call_limit"):  # what is forgotten, as other tests have met so much, begins anew
         monkeypatch.setattr(keeping, limit, 1 << 60)
-    x = tj.ones(120, 121)
+    x = tj.ones(400, 401)
     x.sum().item()
 
     def other_chain():
@@ -104,6 +105,36 @@ def test_a_program_with_other_lengths_is_not_run_the_short_way_once_one_with_loo
     spent = delta(lambda: [steps(x, times) for _ in range(60) for times in (33, 34, 35, 36)])
     assert spent["compiled"] == 1 and spent["ran"] > 100  # one program serves all lengths
     assert steps(x, 33) == pytest.approx(first[0], rel=1e-5)
+
+
+def test_what_memory_bounds_is_not_compiled(monkeypatch):
+    """A chain on arrays that are in no cache takes what reading and writing them takes, compiled or not; a longer one what its operations take."""
+    if not blocks.by_numbers:
+        pytest.skip("there are no chains where nothing is compiled of the core")
+    monkeypatch.setattr(tiers, "PATIENCE", 0.01)
+    x = tj.ones(1 << 20)
+
+    def compiled_after(length):
+        return delta(lambda: [chain(x, length) for _ in range(100)])["compiled"]
+
+    assert (compiled_after(2), compiled_after(20)) == (0, 1)
+
+
+def test_what_xla_is_slow_at_is_not_compiled(monkeypatch):
+    monkeypatch.setattr(tiers, "PATIENCE", 0.01)
+    x = tj.linspace(0, 1, 40_000).reshape(200, 200)
+    spent = delta(lambda: [x.sort(-1).values[:, ::2].sum().item() for _ in range(100)])
+    assert spent["compiled"] == 0 and spent["settled"] > 50
+
+
+def test_large_products_of_matrices_are_not_xlas(monkeypatch):
+    """They take as long in its programs: it calls the same."""
+    if not blocks.by_numbers:
+        pytest.skip("NumPy's products are not XLA's")
+    monkeypatch.setattr(costs, "MOST", 1e5)
+    x = tj.ones(300, 301)
+    spent = delta(lambda: ((x @ x.T).sum() + 1).item())
+    assert spent["interpreted"] == 1 and spent["compiled_ops"] == 0
 
 
 def test_a_few_operations_on_small_arrays_are_never_compiled():

@@ -110,8 +110,10 @@ class Program(ProgramFields):
     @property
     def small(self) -> bool:
         """Whether calling what is compiled of it would take no less time than interpreting it, as one list of calls if it has become one."""
-        merged = None if self.interpreted is None else self.interpreted.merged
-        return self.estimate.small if merged is None or not merged.final else self.estimate.is_small_as(merged.size)
+        estimate, merged = self.estimate, None if self.interpreted is None else self.interpreted.merged
+        if merged is not None and merged.final and not estimate.refined:
+            estimate.refine(merged.size, merged.costs)
+        return estimate.small
 
     def interpret(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it operation by operation."""

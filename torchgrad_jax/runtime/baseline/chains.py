@@ -13,6 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
 from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain, Together
+from torchgrad_jax.runtime.baseline.cost import ChainCost, chain
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -34,8 +35,8 @@ _SINGLE = {"f", *_HALVES}
 _EXACT = {lanes.NEG, lanes.ABS, lanes.LARGER, lanes.SMALLER, lanes.SIGN, lanes.SELECT}
 # Beyond this a group is closed; it must fit into a chain with what masks take.
 _MOST = MOST_OPERATIONS // 2
-# What has more elements waits for nothing: its operands would be kept for longer.
-_LARGE = 1 << 18
+# What has more elements waits for nothing but what is small, as numbers of a step's are: its operands would be kept for longer.
+_LARGE, _SMALL = 1 << 18, 1 << 12
 # From so many operations on numbers on they are shared, and so many at once: of more, what is not needed any more would be kept for longer.
 _WORTH, _ENOUGH = 1 << 18, 1 << 20
 
@@ -55,13 +56,14 @@ def fact(array: Any) -> Fact:
 
 
 class Chained(NamedTuple):
-    """A chain as a step: see `places.Assignable`."""
+    """A chain as a step, or several at once: see `places.Assignable`. costs: what each of them takes."""
 
     function: Any
     operands: list[int]
     results: list[int]
     fresh: bool
     overwriting: dict[int, Any]
+    costs: tuple[ChainCost, ...]
 
 
 class _Group:
@@ -115,7 +117,8 @@ def _side_by_side(steps: list[Assignable]) -> list[Assignable]:
 
 def _as_one(row: list[Assignable]) -> Chained:
     chains = Together([step.function for step in row])
-    return Chained(chains, [slot for step in row for slot in step.operands], [slot for step in row for slot in step.results], False, {})
+    operands, results = [slot for step in row for slot in step.operands], [slot for step in row for slot in step.results]
+    return Chained(chains, operands, results, False, {}, tuple([cost for step in row if type(step) is Chained for cost in step.costs]))
 
 
 class _Finder:
@@ -131,8 +134,9 @@ class _Finder:
         """The next step."""
         key = self.key(step)
         group = None if key is None else self.open.get(key)
+        waits = all([self.facts[slot].size <= _SMALL for slot in (*step.operands, *step.results)])
         for other in list(self.open.values()):
-            if other is not group and (other.size > _LARGE or not other.made.isdisjoint(step.operands)):
+            if other is not group and ((other.size > _LARGE and not waits) or not other.made.isdisjoint(step.operands)):
                 self.close(other)
         if key is None:
             self.steps.append(step)
@@ -165,7 +169,20 @@ class _Finder:
     def close(self, group: _Group) -> None:
         """Let the steps of a group be carried out here."""
         self.open.pop((group.shape, group.letter), None)
-        self.append(group, group.steps)
+        for steps in self.apart(group) if group.size > _LARGE else (group.steps,):
+            self.append(group, steps)
+
+    def apart(self, group: _Group) -> list[list[Assignable]]:
+        """The steps of a group of large arrays, those that have none of them in common apart from each other: together more would be kept at once."""
+        part: dict[int, int] = {}  # in which one each such array is
+        for i, step in enumerate(group.steps):
+            slots = [slot for slot in (*step.operands, *step.results) if self.facts[slot].size == group.size]
+            joined = {part[slot] for slot in slots if slot in part}
+            part.update(dict.fromkeys([*slots, *[slot for slot, other in part.items() if other in joined]], i))
+        found: dict[int, list[Assignable]] = {}
+        for step in group.steps:
+            found.setdefault(part[step.results[0]], []).append(step)
+        return list(found.values())
 
     def append(self, group: _Group, steps: list[Assignable]) -> None:
         if len(steps) == 1 and not self.pays(steps[0]):
@@ -259,8 +276,15 @@ class _Builder:
         results = [facts[s].letter for s in self.results]
         otherwise = _one_by_one(self.own, self.operands, self.results)
         strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]
-        chain = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
-        return Chained(chain, self.operands, self.results, len(results) == 1, {})
+        made = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
+        return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.cost(made.is_shared()),))
+
+    def cost(self, shared: bool) -> ChainCost:
+        """What the chain takes. shared: by threads."""
+        size, itemsize = self.group.size, np.dtype(self.group.letter).itemsize
+        functions = sum([lanes.EXP <= NUMBERS[s.function] <= lanes.COS for s in self.own])
+        large = sum([self.finder.facts[slot].size == size for slot in (*self.operands, *self.results)])
+        return chain(size, len(self.own) - functions, functions, large, itemsize, shared)
 
 
 def _one_by_one(steps: list[Assignable], operands: list[int], results: list[int]) -> Callable[..., Any]:

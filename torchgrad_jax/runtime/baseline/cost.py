@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,12 @@ MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
 HELPED_FROM, HELPED = 1 << 21, 0.5
 # A product of more nanoseconds than this is shared by threads in XLA, where it is XLA's.
 SHARED = 10_000.0
+# An element of a chain of `blocks`: for each cheap operation, for each function, and for each byte of its operands and results where these are more
+# than the caches near a processor hold. And which share of the first XLA takes for the same, whose numbers stay in registers.
+LANE, FUNCTION, BYTE, CACHED, IN_REGISTERS = 0.05, 0.3, 0.03, 1 << 20, 0.3
+# How many times as long as the interpreter XLA takes for what is not element-wise: as long for what is moved and reduced (measured: one to five times
+# for rows that are taken by index or added up, four for sorting), but for what it calls a library of its own for.
+BY_XLA_RELATIVE = {"sort": 3.0, "top_k": 0.3, "fft": 0.5}
 # What XLA takes, too, or longer: loops of its own for the place of an extreme and for running sums, which it does not fuse. One, and an element.
 BY_XLA = {name: (15_000.0, 4.0) for name in ("argmax", "argmin", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")}
 # An element moved by an index array, one sorted (times the logarithm of how many), one combined by a ufunc's `at`.
@@ -100,6 +106,24 @@ def is_by_tiles(eqn: Any) -> bool:
     dtypes = {v.aval.dtype for v in (*eqn.invars, *eqn.outvars)}
     vector = eqn.invars[1].aval.ndim == 1 and not eqn.params["dimension_numbers"][1][0]
     return not vector and all([dtype.char in "fd" for dtype in dtypes]) and len(dtypes) == 1 and blas.multiplies()
+
+
+class ChainCost(NamedTuple):
+    """What a chain takes: by estimate of its operations one by one, as a chain, and when it is compiled. In nanoseconds, as all here."""
+
+    apart: float
+    chained: float
+    compiled: float
+
+
+def chain(size: int, cheap: int, functions: int, arrays: int, itemsize: int, shared: bool) -> ChainCost:
+    """The cost of a chain on `size` elements: of so many cheap operations and functions, which reads and writes so many arrays of that size."""
+    times = size * itemsize / 4
+    each = times * (HELPED if shared else 1.0)
+    moved = times * 4 * arrays
+    memory = moved * BYTE if moved > CACHED else 0.0
+    lanes, dear = each * LANE * cheap, each * FUNCTION * functions
+    return ChainCost(times * (CHEAP * cheap + BY_BLOCKS * functions), max(lanes + dear, memory), max(IN_REGISTERS * lanes + dear, memory))
 
 
 def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:

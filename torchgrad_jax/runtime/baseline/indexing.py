@@ -77,6 +77,12 @@ class _Windows:
 # ---------------------------------------------------------------------- gather
 
 
+def is_one_window(eqn: Any) -> bool:
+    """Whether an equation takes or changes one window of an array only: that is a slice, which XLA fuses."""
+    name = eqn.primitive.name
+    return name.startswith("dynamic_") or (name.startswith(("gather", "scatter")) and math.prod(eqn.invars[1].aval.shape[:-1]) == 1)
+
+
 def _gather_cost(eqn: Any) -> float:
     windows = math.prod(eqn.invars[1].aval.shape[:-1])
     if eqn.invars[1].aval.ndim == 1:

@@ -13,11 +13,12 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Loop, Prepared
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, IMPORT, SHARED, STEP, VIEW, is_by_tiles
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, BY_XLA_RELATIVE, IMPORT, SHARED, STEP, VIEW, is_by_tiles
+from torchgrad_jax.runtime.baseline.indexing import is_one_window
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.reducing import is_by_loops
-from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Same, Unknown, Writing, find
+from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Rule, Same, Unknown, Writing, find
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 _LAPACK = ".linear_algebra"
+_AS_LONG = (".reducing", ".indexing", ".fourier")
 _BY_BLAS = (".products", ".convolutions", _LAPACK, ".control")  # what loops hold is not looked at
 # What is computed of constants alone is computed once, if it is not large.
 _FOLDED_COST, FOLDED_BYTES = 50_000.0, 1 << 16
@@ -104,6 +106,22 @@ def plan_of(closed: ClosedJaxpr) -> Plan | None:
         return Plan(closed)
     except Unknown:
         return None
+
+
+def _by_xla(eqn: Any, rule: Rule, cost: float) -> float:
+    """What XLA takes for what the interpreter takes `cost` for, beside what it fuses."""
+    name = eqn.primitive.name
+    if rule.make.__module__.endswith(_LAPACK) or is_native(eqn) or is_by_loops(eqn):
+        return cost
+    if name == "dot_general":
+        return min(cost, SHARED)
+    if name == "conv_general_dilated":
+        return cost * (_VOLUMES if len(eqn.outvars[0].aval.shape) > 4 else 1.0)
+    if name in BY_XLA:
+        one, element = BY_XLA[name]
+        return one + element * eqn.invars[0].aval.size
+    as_long = rule.make.__module__.endswith(_AS_LONG) and not is_one_window(eqn)
+    return cost * BY_XLA_RELATIVE.get(name, 1.0) if as_long else 0.0
 
 
 class _Step:
@@ -230,15 +248,7 @@ class _Build:
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
-        if rule.make.__module__.endswith(_LAPACK) or is_native(eqn) or is_by_loops(eqn):
-            self.alike += cost
-        elif eqn.primitive.name == "dot_general":
-            self.alike += min(cost, SHARED)
-        elif eqn.primitive.name == "conv_general_dilated":
-            self.alike += cost * (_VOLUMES if len(eqn.outvars[0].aval.shape) > 4 else 1.0)
-        elif eqn.primitive.name in BY_XLA:
-            one, element = BY_XLA[eqn.primitive.name]
-            self.alike += one + element * eqn.invars[0].aval.size
+        self.alike += _by_xla(eqn, rule, cost)
         results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, several)
         if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
             self.say_memory(self.steps[-1], eqn, rule.fresh, made)

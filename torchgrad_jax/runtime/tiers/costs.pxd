@@ -5,8 +5,8 @@ from torchgrad_jax.runtime.recording.fields cimport CallFields
 
 cdef class Estimate:
     cdef public list plans
-    cdef public bint planned, whole, small
-    cdef public double interpreting, calling, compiling, one, _steps
+    cdef public bint planned, whole, small, refined
+    cdef public double interpreting, calling, compiling, one, _steps, _fused
 
     @cython.locals(call=CallFields, plans=list, interprets=bint, by_xla=bint, primitives=Py_ssize_t, known=Py_ssize_t, interpreting=double, running=double,
                    most=double, of_alike=double, of_fused=double, cost=double, alike=double)

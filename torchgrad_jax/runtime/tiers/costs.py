@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.baseline.cost import STEP
+from torchgrad_jax.runtime.baseline.cost import STEP, ChainCost
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recording.fields import CallFields
 
@@ -63,14 +63,14 @@ class Estimate:
     operation by itself.
 
     plans: for each call its plan, None where XLA runs it by itself. planned: whether any has one; whole: whether all have. small: whether all have
-    plans, and calling what is compiled would even then cost no less than interpreting.
+    plans, and calling what is compiled would even then cost no less than interpreting. refined: whether it is told of what the plans have become.
     """
 
-    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one", "_steps")
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one", "refined", "_steps", "_fused")
 
     def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
         price = prices(where)
-        self.one = price.compiling
+        self.one, self._fused, self.refined = price.compiling, price.fused, False
         self.compiling, self.interpreting = price.compiling, 0.0 if where is CPU else _reading(calls)
         running = self._add(calls, price, where is CPU)
         self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
@@ -78,9 +78,17 @@ class Estimate:
         self.small = self.whole and self.interpreting <= self.calling
         self._steps = OPERATION * len(calls) + (STEP * sum([plan.size for plan in self.plans]) if self.whole else 0.0)
 
-    def is_small_as(self, calls: int) -> bool:
-        """`small`, where all plans have become one list of so many calls. What is called again and again has become the cheaper, too."""
-        return self.whole and (1 - LEAST_SAVED) * (self.interpreting - self._steps + STEP * calls) <= self.calling - SETTLED
+    def refine(self, calls: int, chains: list[ChainCost]) -> None:
+        """All plans have become one list of so many calls, with these chains. What is called again and again has become the cheaper, too."""
+        if not self.whole or self.refined:
+            return
+        self.refined = True
+        for chain in chains:
+            self.interpreting += chain.chained - chain.apart
+            self.calling += chain.compiled - self._fused * chain.apart
+        self.interpreting += STEP * calls - self._steps
+        self.calling -= SETTLED
+        self.small = (1 - LEAST_SAVED) * self.interpreting <= self.calling
 
     def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
         """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
@@ -92,7 +100,7 @@ class Estimate:
             call: CallFields = c
             plan = call.signature.baseline if interprets else None
             cost, alike = (0.0, 0.0) if plan is None else (plan.cost, plan.alike)
-            if by_xla and plan is not None and (cost > most or (not on_host and is_large(call.signature))):
+            if by_xla and plan is not None and (cost - alike > most or (not on_host and is_large(call.signature))):
                 plan = None
             plans.append(plan)
             if plan is None:
