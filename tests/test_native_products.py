@@ -97,6 +97,60 @@ def test_large_ones_are_read_where_they_lie_or_copied(m, k, n, left, right, dtyp
     np.testing.assert_allclose(found, (wide_x.T if left else wide_x) @ (wide_y.T if right else wide_y), atol=4 * k * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize(("m", "k", "n"), [(700, 400, 1), (3, 90_000, 1), (90_000, 3, 1), (1, 400, 700), (1, 100_003, 3), (1, 3, 100_003), (1, 5000, 61)])
+def test_a_vector_and_a_large_matrix(m, k, n, dtype):
+    """Shared by rows, by columns, or by terms, whose sums are added up in their order: the same bits whoever helps."""
+    for left, right in ((False, False), (True, False), (False, True), (True, True)):
+        x, y = numbers((k, m) if left else (m, k), dtype), numbers((n, k) if right else (k, n), dtype, 1)
+        found = multiplied(x, y, left, right)
+        wanted = (x.T if left else x).astype("d") @ (y.T if right else y).astype("d")
+        np.testing.assert_allclose(found, wanted, atol=4 * k * np.finfo(dtype).eps)
+        assert all([(multiplied(x, y, left, right) == found).all() for _ in range(5)])
+        bias = numbers((n,), dtype, 2)
+        assert (multiplied(x, y, left, right, bias) == found + bias).all()
+        apart = np.stack([y, y], -1)[..., 0]  # a vector whose numbers do not lie together
+        if n == 1 and not right and (found := multiplied(x, apart, left, False)) is not None:
+            np.testing.assert_allclose(found, wanted, atol=4 * k * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_many_matrices_by_one_and_the_same_are_one(order, dtype):
+    """As a layer's input whose batch is not the first dimension, which is read where it lies or copied, and its weights, expanded."""
+    shape = [60, 4, 65]
+    x = numbers([shape[i] for i in order], dtype).transpose(np.argsort(order))
+    weights, bias = numbers((90, 65), dtype, 1), numbers((90,), dtype, 2)
+    for right, y in ((True, weights), (False, weights.T), (False, np.ascontiguousarray(weights.T))):
+        found = multiplied(x, np.broadcast_to(y, (60, *y.shape)), False, right)
+        if order == (1, 2, 0):
+            assert found is None or np.allclose(found, x @ weights.T, atol=1e-4)
+            continue
+        close(found, x @ weights.T)
+        assert (multiplied(x, np.broadcast_to(y, (60, *y.shape)), False, right, bias) == found + bias).all()
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("n", [4, 10, 32, 33])
+def test_few_columns_by_the_transpose_of_a_long_matrix(n, dtype):
+    x, y, bias = numbers((3000, 150), dtype), numbers((3000, n), dtype, 1), numbers((n,), dtype, 2)
+    found = multiplied(x, y, True, False)
+    np.testing.assert_allclose(found, x.T.astype("d") @ y.astype("d"), atol=4 * 3000 * np.finfo(dtype).eps)
+    assert (multiplied(x, y, True, False, bias) == found + bias).all()
+
+
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("m", [2, 3, 5, 8, 9])
+def test_few_rows_by_the_transpose_of_a_matrix(m, dtype):
+    """As a layer's of a small batch: by dot products, also of a number of terms that vectors do not divide."""
+    for k, n in ((32, 4), (40, 50), (300, 37), (1031, 90)):
+        x, y, bias = numbers((2, m, k), dtype), numbers((2, n, k), dtype, 1), numbers((n,), dtype, 2)
+        found = multiplied(x, y, False, True)
+        np.testing.assert_allclose(found, x.astype("d") @ y.astype("d").mT, atol=4 * k * np.finfo(dtype).eps)
+        assert (multiplied(x, y, False, True, bias) == found + bias).all()
+        assert all([(multiplied(x[i], y[i], False, True) == found[i]).all() for i in range(2)])
+
+
 def test_what_it_leaves_to_numpy():
     x = numbers((4, 6))
     assert multiplied(numbers((200, 4)), x[:, :1], False, False) is None  # BLAS has functions for vectors

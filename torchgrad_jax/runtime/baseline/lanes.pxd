@@ -103,11 +103,20 @@ cdef extern from *:
         }
         return room;
     }
+    #include "torchgrad_jax/runtime/native/triangular.h"
+    TJ_TRIANGULAR(one, float, sqrtf)
+    TJ_TRIANGULAR(two, double, sqrt)
     TJ_LANES(tj_lane_float, float, sqrtf, fabsf, TJ_SINGLE)
     TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_NONE)
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
+    void tj_factorize_one(float* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
+    void tj_factorize_two(double* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
+    int64_t tj_cholesky_one(float* a, int64_t size) noexcept nogil
+    int64_t tj_cholesky_two(double* a, int64_t size) noexcept nogil
+    void tj_substitute_one(float* a, float* x, int64_t size, int64_t columns, int turned, int lower, int unit) noexcept nogil
+    void tj_substitute_two(double* a, double* x, int64_t size, int64_t columns, int turned, int lower, int unit) noexcept nogil
     void* tj_scratch_work() noexcept
     char** tj_scratch_starts() noexcept
     Py_ssize_t* tj_scratch_steps() noexcept
@@ -408,42 +417,11 @@ cdef inline void add_at(int letter, char* rows, char* places, char* updates, Py_
         _add_at(<double*>rows, <long long*>places, <double*>updates, count, most, length)
 
 
-cdef inline void _factorize(real* a, int* pivots, int* order, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    cdef Py_ssize_t k, i, j, best
-    cdef real largest, size, factor
-    cdef real* top
-    cdef real* row
-    for i in range(rows):
-        order[i] = <int>i
-    for k in range(min(rows, columns)):
-        best, largest = k, -1
-        for i in range(k, rows):
-            size = abs(a[i * columns + k])
-            if size > largest or size != size:
-                best, largest = i, size
-            if size != size:
-                break
-        pivots[k] = <int>best
-        top = a + k * columns
-        row = a + best * columns
-        if best != k:
-            order[k], order[best] = order[best], order[k]
-            for j in range(columns):
-                top[j], row[j] = row[j], top[j]
-        for i in range(k + 1, rows):
-            row = a + i * columns
-            if top[k] != 0:
-                row[k] = row[k] / top[k]
-            factor = row[k]
-            for j in range(k + 1, columns):
-                row[j] -= factor * top[j]
-
-
 cdef inline void factorize(int letter, char* a, char* pivots, char* order, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     if letter == 102:
-        _factorize(<float*>a, <int*>pivots, <int*>order, rows, columns)
+        tj_factorize_one(<float*>a, <int*>pivots, <int*>order, rows, columns)
     else:
-        _factorize(<double*>a, <int*>pivots, <int*>order, rows, columns)
+        tj_factorize_two(<double*>a, <int*>pivots, <int*>order, rows, columns)
 
 
 cdef inline Py_ssize_t _first_zero(real* a, Py_ssize_t size) noexcept nogil:
@@ -458,61 +436,16 @@ cdef inline Py_ssize_t first_zero(int letter, char* a, Py_ssize_t size) noexcept
     return _first_zero(<float*>a, size) if letter == 102 else _first_zero(<double*>a, size)
 
 
-cdef inline void _cholesky(real* a, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t k, i, j
-    cdef real pivot, factor
-    cdef real* top
-    cdef real* row
-    for k in range(size):
-        top = a + k * size
-        pivot = top[k]
-        if not pivot > 0:
-            _fill(<real>NAN, a, size * size)
-            return
-        pivot = sqrt(pivot)
-        top[k] = pivot
-        for i in range(k + 1, size):  # the column, in the row, which is not needed, too
-            row = a + i * size
-            row[k] = row[k] / pivot
-            top[i] = row[k]
-        for i in range(k + 1, size):
-            row = a + i * size
-            factor = row[k]
-            for j in range(k + 1, i + 1):
-                row[j] -= factor * top[j]
-    for i in range(size):
-        for j in range(i + 1, size):
-            a[i * size + j] = 0
-
-
 cdef inline void cholesky(int letter, char* a, Py_ssize_t size) noexcept nogil:
     if letter == 102:
-        _cholesky(<float*>a, size)
-    else:
-        _cholesky(<double*>a, size)
-
-
-cdef inline void _substitute(real* a, real* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:
-    cdef Py_ssize_t step, i, j, r, across = size if turned else 1, down = 1 if turned else size
-    cdef real factor
-    cdef real* known
-    cdef real* row
-    for step in range(size):
-        i = step if lower else size - 1 - step
-        known = x + i * columns
-        if not unit:
-            factor = a[i * down + i * across]
-            for j in range(columns):
-                known[j] = known[j] / factor
-        for r in range(i + 1 if lower else 0, size if lower else i):
-            factor = a[r * down + i * across]
-            row = x + r * columns
-            for j in range(columns):
-                row[j] -= factor * known[j]
+        if tj_cholesky_one(<float*>a, size) < size:
+            _fill(<float>NAN, <float*>a, size * size)
+    elif tj_cholesky_two(<double*>a, size) < size:
+        _fill(<double>NAN, <double*>a, size * size)
 
 
 cdef inline void substitute(int letter, char* a, char* x, Py_ssize_t size, Py_ssize_t columns, bint turned, bint lower, bint unit) noexcept nogil:
     if letter == 102:
-        _substitute(<float*>a, <float*>x, size, columns, turned, lower, unit)
+        tj_substitute_one(<float*>a, <float*>x, size, columns, turned, lower, unit)
     else:
-        _substitute(<double*>a, <double*>x, size, columns, turned, lower, unit)
+        tj_substitute_two(<double*>a, <double*>x, size, columns, turned, lower, unit)

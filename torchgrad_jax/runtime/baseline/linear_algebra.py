@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks, lanes
-from torchgrad_jax.runtime.baseline.cost import lapack, weight
+from torchgrad_jax.runtime.baseline.cost import lapack, multiplies_natively, weight
+from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.baseline.rules import Unknown, rule
 
 Solver = Callable[..., Any]
@@ -52,6 +53,8 @@ def _cholesky(eqn: Any) -> Any:
     shape, dtype = _avals(eqn)[0]
     if blocks.by_numbers and dtype.char in "fd" and shape[-1] <= _SMALL:
         return _small_factors
+    if multiplies_natively(dtype) and 0 not in shape:
+        return _factors
 
     def run(x: Any) -> Any:
         try:
@@ -60,6 +63,36 @@ def _cholesky(eqn: Any) -> Any:
             return np.tril(by_matrix(x)[0])
 
     return run
+
+
+def _factors(x: Any) -> Any:
+    """Cholesky factors, and NaN in place of those that there are none of."""
+    found = np.zeros(x.shape, x.dtype)
+    _factorize_halves(x, found)
+    failed = np.isnan(found[..., -1, -1])  # what has failed is so from there to the end
+    if failed.any():
+        found[failed] = np.tril(np.full(x.shape[-2:], np.nan, x.dtype))
+    return found
+
+
+def _factorize_halves(x: Any, found: Any) -> None:
+    """Write the factors of the upper half of the rows, the others' coefficients in these, and the factors of what these leave of them."""
+    size = x.shape[-1]
+    if size <= _SMALL:
+        found[...] = _small_factors(x)
+        return
+    half = _half(size)
+    first, rest = slice(half), slice(half, None)
+    _factorize_halves(x[..., first, first], found[..., first, first])
+    between = _substituted(found[..., first, first], x[..., rest, first].mT, False, True, False)
+    found[..., rest, first] = between.mT
+    taken = of_matrices(True, False, x.dtype)(between, between)
+    _factorize_halves(np.subtract(x[..., rest, rest], taken, out=taken), found[..., rest, rest])
+
+
+def _half(size: int) -> int:
+    """How many rows the first half of so many are, of whole blocks."""
+    return -(-size // (2 * _SMALL)) * _SMALL
 
 
 def _small_factors(x: Any) -> Any:
@@ -191,12 +224,12 @@ def _substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
     size = a.shape[-1]
     if size <= _SMALL:
         return _step_by_step(a, b, turned, lower, unit)
-    half = -(-size // (2 * _SMALL)) * _SMALL
+    half = _half(size)
     first, rest = (slice(half), slice(half, None)) if lower else (slice(half, None), slice(half))
     x = np.empty(b.shape, b.dtype)
-    x[..., first, :] = _substituted(a[..., first, first], b[..., first, :], turned, lower, unit)
-    between = a[..., first, rest].mT if turned else a[..., rest, first]
-    x[..., rest, :] = _substituted(a[..., rest, rest], b[..., rest, :] - np.matmul(between, x[..., first, :]), turned, lower, unit)
+    known = x[..., first, :] = _substituted(a[..., first, first], b[..., first, :], turned, lower, unit)
+    taken = of_matrices(turned, False, b.dtype)(a[..., first, rest] if turned else a[..., rest, first], known)
+    x[..., rest, :] = _substituted(a[..., rest, rest], np.subtract(b[..., rest, :], taken, out=taken), turned, lower, unit)
     return x
 
 
@@ -253,11 +286,12 @@ def _factorized_by_blocks(a: Any) -> list[Any]:
     for begin in range(0, len(pivots), _SMALL):
         end = min(begin + _SMALL, len(pivots))
         made, exchanged, moved = _factorized(a[begin:, begin:end])
-        a[begin:], order[begin:] = a[begin:][moved], order[begin:][moved]
+        to = np.flatnonzero(moved != np.arange(rows - begin))  # most rows stay
+        a[begin + to], order[begin + to] = a[begin + moved[to]], order[begin + moved[to]]
         a[begin:, begin:end], pivots[begin:end] = made, exchanged + begin
         if end < columns:
             a[begin:end, end:] = _step_by_step(made[: end - begin], a[begin:end, end:], False, True, True)
-            a[end:, end:] -= np.matmul(made[end - begin :], a[begin:end, end:])
+            a[end:, end:] -= of_matrices(False, False, a.dtype)(made[end - begin :], a[begin:end, end:])
     return [a, pivots, order]
 
 

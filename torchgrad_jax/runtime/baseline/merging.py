@@ -17,8 +17,8 @@ from torchgrad_jax.runtime.baseline.form import NumPyForm
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
-# Rows or columns that are multiplied as vectors.
-_FEW = 3
+# Rows or columns that are multiplied as vectors, or by dot products.
+_FEW = 8
 
 
 class Part(NamedTuple):
@@ -133,11 +133,15 @@ def _looks_at(made: Any, array: Any) -> bool:
 
 def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
     """The steps with those of `views`, by their places, as `Moved` ones where they are such: one that gives all elements in their order, maybe by
-    way of others, in the place of all of these; products read what is copied to be in one batch, before it is. views: with the dtypes."""
+    way of others, in the place of all of these, and none that gives them as they are; products read what is copied to be in one batch, before it is.
+    views: with the dtypes."""
     found: list[Assignable] = []
+    same: dict[int, int] = {}  # what a slot is as it is
     whole: dict[int, int] = {}  # what all the elements of a slot are in their order
     batches: dict[int, int] = {}  # and what they are as matrices, where their batch is in one dimension for a product
     for i, step in enumerate(steps):
+        if not same.keys().isdisjoint(step.operands):
+            step = _Call(step.function, [same.get(slot, slot) for slot in step.operands], step.results, step.fresh, step.overwriting)
         if not batches.keys().isdisjoint(step.operands) and type(step.function) is Product and len(step.operands) == 2:
             left, right = [facts[slot].shape for slot in step.operands]
             step = _Call(Batches(step.function, left, right), [batches.get(slot, slot) for slot in step.operands], step.results, step.fresh)
@@ -147,6 +151,9 @@ def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapp
             root = whole.get(slot, slot)
             if move is not None and move.kind == RESHAPED and facts[root].contiguous:
                 slot = whole[step.results[0]] = root
+                if facts[root].shape == move.how and step.results[0] not in outputs:
+                    same[step.results[0]] = root
+                    continue
             elif move is not None and move.kind == RESHAPED and facts[slot].size >= LEAST:  # a copy, by `reshaped`
                 move = None
             if move is not None:

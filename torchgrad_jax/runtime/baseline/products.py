@@ -11,10 +11,13 @@ import numpy as np
 from torchgrad_jax.runtime.baseline.blocks import converted
 from torchgrad_jax.runtime.baseline.carrying import Product
 from torchgrad_jax.runtime.baseline.copying import in_one_piece
-from torchgrad_jax.runtime.baseline.cost import product
+from torchgrad_jax.runtime.baseline.cost import multiplies_natively, product
 from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
-from torchgrad_jax.runtime.native import blas
+from torchgrad_jax.runtime.native import blas, handlers
+
+# From so many elements of the matrix on a product with a vector is shared by threads, as NumPy's is not: it takes half the time.
+_LARGE = 1 << 18
 
 
 def working_dtype(eqn: Any) -> np.dtype:
@@ -88,8 +91,24 @@ def _simple(left: int, right: int, lc: tuple[int, ...], rc: tuple[int, ...], dty
         return None
     turned, other = lc == (0,), rc == (1,)
     if right == 1:
-        return AnySizes(lambda a, b: np.matmul(in_one_piece(a.T if turned else a), b))
+        return AnySizes(_times_vector(turned, dtype))
     return AnySizes(of_matrices(turned, other, dtype))
+
+
+def _times_vector(turned: bool, dtype: np.dtype) -> Any:
+    """The product of a matrix, or of its transpose, and a vector."""
+
+    def multiply(a: Any, b: Any) -> Any:
+        return np.matmul(in_one_piece(a.T if turned else a), b)
+
+    if not multiplies_natively(dtype):
+        return multiply
+
+    def multiply_large(a: Any, b: Any) -> Any:
+        found = handlers.multiplied(a, b[:, None], turned, False) if a.size >= _LARGE else None
+        return multiply(a, b) if found is None else found[:, 0]
+
+    return multiply_large
 
 
 def of_matrices(turned: bool, other: bool, dtype: np.dtype) -> Any:

@@ -15,9 +15,9 @@ cdef extern from *:
     static tj_sgemm tj_single;
     static tj_dgemm tj_double;
     static int tj_minor, tj_narrow;
-    /* BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows. */
+    /* BLAS has functions for vectors, too, which are the quicker ones where the matrix has more elements or rows, until threads share it. */
     enum { TJ_BLAS_ELEMENTS = 1 << 16, TJ_BLAS_ROWS = 128 };
-    enum { TJ_F64 = 12, TJ_ROWS_FIRST = 101, TJ_AS_IT_IS = 111, TJ_TURNED = 112, TJ_SIDE = 64, TJ_NARROW = 32, TJ_BLOCK = 1 << 18, TJ_ALONE = 1 << 20, TJ_ALONE_HERE = 1 << 21, TJ_THIN = 4 };
+    enum { TJ_F64 = 12, TJ_ROWS_FIRST = 101, TJ_AS_IT_IS = 111, TJ_TURNED = 112, TJ_SIDE = 64, TJ_NARROW = 32, TJ_BLOCK = 1 << 18, TJ_ALONE = 1 << 20, TJ_ALONE_HERE = 1 << 21, TJ_THIN = 4, TJ_OF_FEW_ROWS = 64, TJ_FEW_COLUMNS = 32 };
     static const tj_tiles* tj_tiled[2]; /* of single and double numbers: 0 where BLAS multiplies */
 
     /* Blocks are `rows` x `columns` of the result and `terms` of the sums; `down` x `across` of them in each matrix. */
@@ -96,15 +96,20 @@ cdef extern from *:
     TJ_TIMES_MATRIX(one, float)
     TJ_TIMES_MATRIX(two, double)
     #undef TJ_TIMES_MATRIX
-    /* Whether the products are of few vectors and small matrices; then they have been carried out. A single column is a vector from the right. */
+    /* A single column is a vector from the right: the operands as if it were the row. */
+    static void tj_row_first(tj_matrices* x, tj_matrices* y, int64_t* rows, int64_t* columns) {
+        tj_matrices column = *y;
+        *y = *x, *x = column;
+        x->turned = !x->turned, y->turned = !y->turned;
+        *columns = *rows, *rows = 1;
+    }
+    /* Whether the products are of few vectors and small matrices; then they have been carried out. */
     static int tj_of_vectors(const tj_operands* of, int wide) {
         int64_t matrix, i, size = wide ? 8 : 4, rows = of->m, columns = of->n;
         tj_matrices x = of->x, y = of->y;
         if (rows >= TJ_THIN) {
             if (columns > 1) { return 0; }
-            x = of->y, y = of->x;
-            x.turned = !x.turned, y.turned = !y.turned;
-            columns = rows, rows = 1;
+            tj_row_first(&x, &y, &rows, &columns);
         }
         if (of->k > TJ_MOST_TERMS || of->k * columns > TJ_BLOCK / 4 || of->batch * of->m * of->n * of->k > TJ_ALONE_HERE) { return 0; }
         for (matrix = 0; matrix < of->batch; matrix++) {
@@ -116,6 +121,68 @@ cdef extern from *:
                 else { tj_vector_one((const float*)row, x.turned ? x.lead : 1, &y, start, out, of->k, columns); }
             }
         }
+        return 1;
+    }
+    /* A vector times a large matrix, which takes what reading the matrix takes. Pieces are `each` of its rows or columns; where they are of the sums'
+       terms, each has sums of its own, which are added up in their order. */
+    enum { TJ_SHARED_ELEMENTS = 1 << 18, TJ_PIECE_ELEMENTS = 1 << 16, TJ_WIDE_ROWS = 1 << 12, TJ_MOST_SUMS = 16 };
+    typedef struct {
+        const char *x, *y;
+        char* out;
+        int64_t k, n, lead, each;
+        int wide, by_rows, by_terms;
+    } tj_large_vector;
+    static void tj_large_vector_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_large_vector* p = (const tj_large_vector*)work;
+        int64_t size = p->wide ? 8 : 4, first = piece * p->each, length = p->by_terms ? p->k : p->n, count = length - first < p->each ? length - first : p->each;
+        int64_t terms = p->by_terms ? count : p->k, columns = p->by_terms ? p->n : count;
+        const char *x = p->x + (p->by_terms ? first * size : 0), *y = p->y + (p->by_rows || p->by_terms ? first * p->lead : first) * size;
+        char* out = p->out + (p->by_terms ? piece * p->n : first) * size;
+        if (p->wide) { (p->by_rows ? tj_by_rows_two : tj_by_terms_two)((const double*)x, (const double*)y, p->lead, (double*)out, terms, columns); }
+        else { (p->by_rows ? tj_by_rows_one : tj_by_terms_one)((const float*)x, (const float*)y, p->lead, (float*)out, terms, columns); }
+    }
+    /* Whether the product is of one vector and has been carried out. */
+    static int tj_of_large_vector(const tj_call* call, const tj_operands* of, int wide) {
+        int64_t size = wide ? 8 : 4, rows = of->m, columns = of->n, elements, pieces, i, j;
+        tj_matrices x = of->x, y = of->y;
+        tj_large_vector p = {0};
+        char *vector = 0, *sums = 0;
+        if (of->batch > 1 || (rows > 1 && columns > 1)) { return 0; }
+        if (rows > 1) { tj_row_first(&x, &y, &rows, &columns); }
+        elements = of->k * columns;
+        p.x = x.start, p.y = y.start, p.out = of->out;
+        p.k = of->k, p.n = columns, p.lead = y.lead;
+        p.wide = wide, p.by_rows = y.turned, p.by_terms = !y.turned && columns < TJ_WIDE_ROWS;
+        if (x.turned && x.lead != 1) {
+            vector = (char*)malloc(of->k * size);
+            if (!vector) { return 0; }
+            for (i = 0; i < of->k; i++) { memcpy(vector + i * size, x.start + i * x.lead * size, size); }
+            p.x = vector;
+        }
+        pieces = tj_pieces(elements, TJ_PIECE_ELEMENTS);
+        if (p.by_terms) {
+            pieces = pieces < TJ_MOST_SUMS ? pieces : TJ_MOST_SUMS;
+            sums = (char*)malloc(pieces * columns * size);
+            if (!sums) {
+                free(vector);
+                return 0;
+            }
+            p.out = sums;
+        }
+        p.each = tj_pieces(p.by_terms ? of->k : columns, pieces);
+        if (p.by_rows) { p.each = tj_pieces(p.each, 4) * 4; }
+        else { p.each = tj_pieces(p.each, TJ_VECTOR) * TJ_VECTOR; }
+        pieces = tj_pieces(p.by_terms ? of->k : columns, p.each);
+        tj_do(call, tj_large_vector_piece, &p, pieces, elements < TJ_SHARED_ELEMENTS);
+        if (sums) {
+            memcpy(of->out, sums, columns * size);
+            for (i = 1; i < pieces; i++) {
+                if (wide) { for (j = 0; j < columns; j++) { ((double*)of->out)[j] += ((double*)sums)[i * columns + j]; } }
+                else { for (j = 0; j < columns; j++) { ((float*)of->out)[j] += ((float*)sums)[i * columns + j]; } }
+            }
+            free(sums);
+        }
+        free(vector);
         return 1;
     }
     /* Add a vector to each row. */
@@ -145,12 +212,33 @@ cdef extern from *:
         p.across = tj_pieces(of->n, p.columns);
         tj_do(call, tj_multiply_block, &p, of->batch * p.down * p.across, of->batch * of->m * of->n * of->k < (call ? TJ_ALONE : TJ_ALONE_HERE));
     }
+    /* Whether few columns were multiplied by the transpose of a long matrix, as a narrow layer's weights' gradient is: the transpose of the result is
+       computed, for which the matrix is read as it lies, and turned round. */
+    static int tj_of_few_columns(const tj_call* call, const tj_operands* of, int wide) {
+        int64_t size = wide ? 8 : 4, i, j;
+        tj_operands turned = *of;
+        if (!of->x.turned || of->y.turned || of->batch > 1 || of->n > TJ_FEW_COLUMNS || of->m < 4 * of->n || of->m * of->k < TJ_BLOCK) { return 0; }
+        turned.x = of->y, turned.y = of->x;
+        turned.x.turned = 1, turned.y.turned = 0;
+        turned.m = of->n, turned.n = of->m;
+        turned.bias = 0;
+        turned.out = (char*)malloc(of->m * of->n * size);
+        if (!turned.out) { return 0; }
+        if (!tj_of_few_rows(call, &turned, tj_tiled[wide])) { tj_tile_products(call, &turned, tj_tiled[wide]); }
+        for (i = 0; i < of->m; i++) {
+            for (j = 0; j < of->n; j++) { memcpy(of->out + (i * of->n + j) * size, turned.out + (j * of->m + i) * size, size); }
+        }
+        free(turned.out);
+        if (of->bias) { tj_add_to_rows(of, wide); }
+        return 1;
+    }
     static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
+        if (tj_tiled[wide] && tj_of_few_rows(call, of, tj_tiled[wide])) { return; }
         if (tj_tiled[wide] && of->m >= TJ_THIN && of->n >= TJ_THIN) {
-            tj_tile_products(call, of, tj_tiled[wide]);
+            if (!tj_of_few_columns(call, of, wide)) { tj_tile_products(call, of, tj_tiled[wide]); }
             return;
         }
-        if (!tj_of_vectors(of, wide)) { tj_carry_out_blocks(call, of, wide); }
+        if (!tj_of_vectors(of, wide) && !tj_of_large_vector(call, of, wide)) { tj_carry_out_blocks(call, of, wide); }
         if (of->bias) { tj_add_to_rows(of, wide); }
     }
     static tj_matrices tj_whole(const tj_buffer* from, int turned, int wide) {
@@ -209,11 +297,30 @@ cdef extern from *:
         found->turned = turned != !lying;
         return 1;
     }
+    /* Where many matrices of few rows are multiplied by one and the same, as a layer does whose batch is not its first dimension, let them be one
+       matrix: of the rows where they lie if those are equally far apart, else of a copy, which is returned and to be freed. */
+    static char* tj_as_one(tj_operands* of, int64_t size) {
+        int64_t rows = of->batch * of->m, length = of->k * size, i;
+        char* room = 0;
+        if (of->batch == 1 || of->m > TJ_OF_FEW_ROWS || of->x.turned || of->y.step || of->y.leap || rows * of->n * of->k < TJ_BLOCK) { return 0; }
+        if (of->x.inner != of->batch || of->x.step != of->m * of->x.lead * size) {
+            room = (char*)malloc(rows * length);
+            if (!room) { return 0; }
+            for (i = 0; i < rows; i++) { memcpy(room + i * length, tj_at(&of->x, i / of->m, i % of->m, 0, size), length); }
+            of->x.start = room;
+            of->x.lead = of->k;
+        }
+        of->x.inner = of->y.inner = of->batch = 1;
+        of->x.step = of->x.leap = 0;
+        of->m = rows;
+        return room;
+    }
     /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. */
     static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias) {
         const Py_ssize_t *of_x = x->shape + x->ndim - 2, *of_out = out->shape + out->ndim - 2;
         int wide = out->itemsize == 8;
         tj_operands whole;
+        char* room;
         if (!out->len || !tj_are_matrices(x, left, &whole.x) || !tj_are_matrices(y, right, &whole.y)) { return 0; }
         whole.out = (char*)out->buf;
         whole.m = of_out[0];
@@ -226,7 +333,9 @@ cdef extern from *:
             tj_carry_out(0, &whole, wide);
         } else {
             Py_BEGIN_ALLOW_THREADS
+            room = tj_as_one(&whole, out->itemsize);
             tj_carry_out(0, &whole, wide);
+            free(room);
             Py_END_ALLOW_THREADS
         }
         return 1;
@@ -243,7 +352,7 @@ cdef extern from *:
         return (void*)&tj_multiply;
     }
     """
-    enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS
+    enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS, TJ_SHARED_ELEMENTS
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
     bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias) noexcept
@@ -273,7 +382,8 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
         return None
     rows, columns = one.shape[one.ndim - (1 if left else 2)], other.shape[other.ndim - (2 if right else 1)]
     if (rows == 1 and other.len // other.itemsize > TJ_BLAS_ELEMENTS) or (columns == 1 and rows > TJ_BLAS_ROWS):
-        return None
+        if one.ndim > 2 or other.ndim > 2 or max(one.len, other.len) // one.itemsize < TJ_SHARED_ELEMENTS:
+            return None
     for i in range(one.ndim - 2):
         shape[i] = one.shape[i]
     shape[one.ndim - 2] = rows

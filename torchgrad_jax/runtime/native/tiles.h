@@ -106,7 +106,52 @@ TJ_TARGET static void TJ_NAME(strips)(void* made, const void* given, int64_t lea
         }
     }
 }
-static const tj_tiles TJ_NAME(tiles) = {TJ_ROWS, TJ_ROOM, TJ_WIDTH, sizeof(TJ_NUMBER), TJ_NAME(tile), TJ_NAME(strip), TJ_NAME(strips)};
+/* The products of `rows` rows on the left and of `columns` rows of the right matrix's transpose, constants both, for which nothing is copied. */
+#define TJ_AT(from) (*(const TJ_NAME(vector)*)(from))
+TJ_INLINE TJ_TARGET void TJ_NAME(dot)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, const TJ_NUMBER* y, int64_t y_row, const TJ_NUMBER* bias,
+                                      TJ_NUMBER* out, int64_t lead, const int rows, const int columns) {
+    TJ_NAME(vector) sums[TJ_FEW][4], beside[4];
+    int64_t t;
+    int i, j;
+    TJ_UNROLLED for (i = 0; i < rows; i++) { TJ_UNROLLED for (j = 0; j < 4; j++) { sums[i][j] = (TJ_NAME(vector)){0}; } }
+    for (t = 0; t + TJ_LANES <= terms; t += TJ_LANES) {
+        TJ_UNROLLED for (j = 0; j < columns; j++) { beside[j] = TJ_AT(y + j * y_row + t); }
+        TJ_UNROLLED for (i = 0; i < rows; i++) {
+            TJ_NAME(vector) row = TJ_AT(x + i * x_row + t);
+            TJ_UNROLLED for (j = 0; j < columns; j++) { sums[i][j] += row * beside[j]; }
+        }
+    }
+    for (i = 0; i < rows; i++) {
+        TJ_NUMBER four[4];
+        TJ_ADD_UP(sums[i], four);
+        for (j = 0; j < columns; j++) {
+            int64_t rest = t;
+            for (; rest < terms; rest++) { four[j] += x[i * x_row + rest] * y[j * y_row + rest]; }
+            out[i * lead + j] = bias ? four[j] + bias[j] : four[j];
+        }
+    }
+}
+TJ_TARGET static void TJ_NAME(dots)(int64_t terms, const void* x, int64_t x_row, const void* y, int64_t y_row, const void* bias, void* out, int64_t lead,
+                                    int64_t rows, int64_t columns) {
+    const TJ_NUMBER *left = (const TJ_NUMBER*)x, *right = (const TJ_NUMBER*)y, *added = (const TJ_NUMBER*)bias;
+    TJ_NUMBER* to = (TJ_NUMBER*)out;
+    int64_t i, j, high, wide;
+    #define TJ_DOT(rows, columns)                                                                                                                  \
+        TJ_NAME(dot)(terms, left + i * x_row, x_row, right + j * y_row, y_row, added ? added + j : 0, to + i * lead + j, lead, rows, columns)
+    for (j = 0; j < columns; j += wide) {
+        wide = j + 4 <= columns ? 4 : 1;
+        for (i = 0; i < rows; i += high) {
+            high = i + TJ_FEW <= rows ? TJ_FEW : 1;
+            if (wide == 4) { if (high == 1) { TJ_DOT(1, 4); } else { TJ_DOT(TJ_FEW, 4); } }
+            else { if (high == 1) { TJ_DOT(1, 1); } else { TJ_DOT(TJ_FEW, 1); } }
+        }
+    }
+    #undef TJ_DOT
+}
+static const tj_tiles TJ_NAME(tiles) = {TJ_ROWS, TJ_ROOM, TJ_WIDTH, sizeof(TJ_NUMBER), TJ_NAME(tile), TJ_NAME(strip), TJ_NAME(strips), TJ_NAME(dots)};
+#undef TJ_AT
+#undef TJ_ADD_UP
+#undef TJ_FEW
 #undef TJ_WIDTH
 #undef TJ_NUMBER
 #undef TJ_LANES

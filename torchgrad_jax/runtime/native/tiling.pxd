@@ -36,6 +36,7 @@ cdef extern from *:
         void (*tile)(int64_t, const void*, int64_t, int64_t, const void*, int64_t, const void*, void*, int64_t, int, int64_t, int64_t);
         void (*strip)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
         void (*strips)(void*, const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
+        void (*dots)(int64_t, const void*, int64_t, const void*, int64_t, const void*, void*, int64_t, int64_t, int64_t);
     } tj_tiles;
     #if defined(__GNUC__) && defined(__x86_64__)
     #include <immintrin.h>
@@ -91,6 +92,23 @@ cdef extern from *:
         _mm256_storeu_pd(to + 2 * places, _mm256_permute2f128_pd(low, low_too, 0x31));
         _mm256_storeu_pd(to + 3 * places, _mm256_permute2f128_pd(high, high_too, 0x31));
     }
+    /* The sums of four vectors' numbers. */
+    TJ_INLINE TJ_AVX2 void tj_add_up_singles(__m256 a, __m256 b, __m256 c, __m256 d, float* to) {
+        __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+        _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    }
+    TJ_INLINE TJ_AVX2 void tj_add_up_doubles(__m256d a, __m256d b, __m256d c, __m256d d, double* to) {
+        __m256d first = _mm256_hadd_pd(a, b), second = _mm256_hadd_pd(c, d);
+        _mm256_storeu_pd(to, _mm256_add_pd(_mm256_permute2f128_pd(first, second, 0x20), _mm256_permute2f128_pd(first, second, 0x31)));
+    }
+    TJ_INLINE TJ_AVX512 __m256 tj_half_singles(__m512 a) {
+        return _mm256_add_ps(_mm512_castps512_ps256(a), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1)));
+    }
+    TJ_INLINE TJ_AVX512 __m256d tj_half_doubles(__m512d a) {
+        return _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+    }
+    #define TJ_OF_FOUR(v, type, half) half((type)v[0]), half((type)v[1]), half((type)v[2]), half((type)v[3])
+    #define TJ_WHOLE(a) a
     #define TJ_NUMBER float
     #define TJ_TURN_FOUR tj_turn_single
     #define TJ_TURN_EIGHT tj_turn_eight
@@ -98,6 +116,8 @@ cdef extern from *:
     #define TJ_LANES 16
     #define TJ_ROWS 12
     #define TJ_ROOM 12
+    #define TJ_ADD_UP(v, to) tj_add_up_singles(TJ_OF_FOUR(v, __m512, tj_half_singles), to)
+    #define TJ_FEW 4
     #define TJ_NAME(name) tj_single_512_##name
     #define TJ_TARGET TJ_AVX512
     #include "torchgrad_jax/runtime/native/tiles.h"
@@ -108,6 +128,8 @@ cdef extern from *:
     #define TJ_LANES 8
     #define TJ_ROWS 12
     #define TJ_ROOM 12
+    #define TJ_ADD_UP(v, to) tj_add_up_doubles(TJ_OF_FOUR(v, __m512d, tj_half_doubles), to)
+    #define TJ_FEW 4
     #define TJ_NAME(name) tj_double_512_##name
     #define TJ_TARGET TJ_AVX512
     #include "torchgrad_jax/runtime/native/tiles.h"
@@ -118,6 +140,8 @@ cdef extern from *:
     #define TJ_LANES 8
     #define TJ_ROWS 6
     #define TJ_ROOM 8
+    #define TJ_ADD_UP(v, to) tj_add_up_singles(TJ_OF_FOUR(v, __m256, TJ_WHOLE), to)
+    #define TJ_FEW 2
     #define TJ_NAME(name) tj_single_256_##name
     #define TJ_TARGET TJ_AVX2
     #include "torchgrad_jax/runtime/native/tiles.h"
@@ -128,6 +152,8 @@ cdef extern from *:
     #define TJ_LANES 4
     #define TJ_ROWS 6
     #define TJ_ROOM 8
+    #define TJ_ADD_UP(v, to) tj_add_up_doubles(TJ_OF_FOUR(v, __m256d, TJ_WHOLE), to)
+    #define TJ_FEW 2
     #define TJ_NAME(name) tj_double_256_##name
     #define TJ_TARGET TJ_AVX2
     #include "torchgrad_jax/runtime/native/tiles.h"
@@ -282,7 +308,36 @@ cdef extern from *:
         p.right_strip = p.terms * by->columns + TJ_LINE / by->size;
         tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
     }
+    /* Products of few rows and a transpose, `each` columns of that at a time, in so many pieces for each matrix. */
+    typedef struct {
+        tj_operands of;
+        const tj_tiles* by;
+        int64_t each, pieces;
+    } tj_few;
+    static void tj_few_piece(const void* few, int64_t piece, tj_hand* hand) {
+        const tj_few* p = (const tj_few*)few;
+        const tj_operands* of = &p->of;
+        int64_t size = p->by->size, matrix = piece / p->pieces, j = piece % p->pieces * p->each, wide = of->n - j < p->each ? of->n - j : p->each;
+        p->by->dots(of->k, tj_at(&of->x, matrix, 0, 0, size), of->x.lead, tj_at(&of->y, matrix, 0, j, size), of->y.lead,
+                    of->bias ? of->bias + j * size : 0, of->out + (matrix * of->m * of->n + j) * size, of->n, of->m, wide);
+    }
+    /* Rows at most, and terms and columns at least, for which dot products are quicker than tiles: of the matrix on the right nothing is copied. Elements of
+       a piece; and of how many in all threads share them. */
+    enum { TJ_ROWS_OF_DOTS = 8, TJ_TERMS_OF_DOTS = 32, TJ_COLUMNS_OF_DOTS = 4, TJ_DOTS_PIECE = 1 << 14, TJ_DOTS_SHARED = 1 << 18 };
+    /* Whether they are such products; then they have been carried out. */
+    static int tj_of_few_rows(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
+        tj_few p = {*of, by};
+        int64_t elements = of->batch * of->k * of->n;
+        if (of->x.turned || !of->y.turned || of->add || of->m < 2 || of->m > TJ_ROWS_OF_DOTS) { return 0; }
+        if (of->k < TJ_TERMS_OF_DOTS || of->n < TJ_COLUMNS_OF_DOTS) { return 0; }
+        p.each = tj_pieces(tj_pieces(TJ_DOTS_PIECE, of->k), 4) * 4;
+        p.pieces = tj_pieces(of->n, p.each);
+        tj_do(call, tj_few_piece, &p, of->batch * p.pieces,
+              of->alone || elements < TJ_LIGHT_PIECE ? TJ_BY_ONE : elements < TJ_DOTS_SHARED ? TJ_BY_NEAR : TJ_BY_ALL);
+        return 1;
+    }
     #else
+    static int tj_of_few_rows(const tj_call* call, const tj_operands* of, const tj_tiles* by) { return 0; }
     static int tj_vector_bits(void) { return 0; }
     static const tj_tiles* tj_tiles_of(int bits, int wide) { return 0; }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) { abort(); } /* nobody has tiles */
