@@ -98,7 +98,9 @@ def test_large_ones_are_read_where_they_lie_or_copied(m, k, n, left, right, dtyp
 
 
 @pytest.mark.parametrize("dtype", "fd")
-@pytest.mark.parametrize(("m", "k", "n"), [(700, 400, 1), (3, 90_000, 1), (90_000, 3, 1), (1, 400, 700), (1, 100_003, 3), (1, 3, 100_003), (1, 5000, 61)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(700, 400, 1), (3, 90_000, 1), (90_000, 3, 1), (1, 400, 700), (1, 100_003, 3), (1, 3, 100_003), (1, 5000, 61)]
+)
 def test_a_vector_and_a_large_matrix(m, k, n, dtype):
     """Shared by rows, by columns, or by terms, whose sums are added up in their order: the same bits whoever helps."""
     for left, right in ((False, False), (True, False), (False, True), (True, True)):

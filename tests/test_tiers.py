@@ -65,7 +65,7 @@ def test_what_comes_back_is_not_compiled_before_its_turns_took_a_share_of_the_pr
         monkeypatch.setattr(tiers, "PATIENCE", patience)
         return next(turn for turn in range(2000) if delta(lambda: chain(x, length))["compiled"])
 
-    assert turn_of_compilation(0.001, 18) < turn_of_compilation(0.5, 19) < turn_of_compilation(1.0, 20)
+    assert turn_of_compilation(0.001, 18) < turn_of_compilation(3.0, 19) < turn_of_compilation(9.0, 20)
 
 
 def test_what_is_interpreted_for_long_takes_the_short_way_and_is_compiled_at_the_same_turn(monkeypatch):

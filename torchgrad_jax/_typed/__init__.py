@@ -42,7 +42,10 @@ DECLARATIONS = (
 )  # fmt: skip
 # Of C's, which declarations include.
 HEADERS = tuple(
-    [f"runtime/native/{name}.h" for name in ("tiles", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "triangular")]
+    [
+        f"runtime/native/{name}.h"
+        for name in ("tiles", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "triangular")
+    ]
 )
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline import cost, lanes
 from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain, Together
-from torchgrad_jax.runtime.baseline.cost import ChainCost, chain
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -56,14 +55,14 @@ def fact(array: Any) -> Fact:
 
 
 class Chained(NamedTuple):
-    """A chain as a step, or several at once: see `places.Assignable`. costs: what each of them takes."""
+    """A chain as a step, or several at once: see `places.Assignable`. chains: what each of them does."""
 
     function: Any
     operands: list[int]
     results: list[int]
     fresh: bool
     overwriting: dict[int, Any]
-    costs: tuple[ChainCost, ...]
+    chains: tuple[cost.Chained, ...]
 
 
 class _Group:
@@ -118,7 +117,7 @@ def _side_by_side(steps: list[Assignable]) -> list[Assignable]:
 def _as_one(row: list[Assignable]) -> Chained:
     chains = Together([step.function for step in row])
     operands, results = [slot for step in row for slot in step.operands], [slot for step in row for slot in step.results]
-    return Chained(chains, operands, results, False, {}, tuple([cost for step in row if type(step) is Chained for cost in step.costs]))
+    return Chained(chains, operands, results, False, {}, tuple([chain for step in row if type(step) is Chained for chain in step.chains]))
 
 
 class _Finder:
@@ -277,14 +276,14 @@ class _Builder:
         otherwise = _one_by_one(self.own, self.operands, self.results)
         strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]
         made = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
-        return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.cost(made.is_shared()),))
+        return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.told(made.is_shared()),))
 
-    def cost(self, shared: bool) -> ChainCost:
-        """What the chain takes. shared: by threads."""
+    def told(self, shared: bool) -> cost.Chained:
+        """What the chain does. shared: by threads."""
         size, itemsize = self.group.size, np.dtype(self.group.letter).itemsize
         functions = sum([lanes.EXP <= NUMBERS[s.function] <= lanes.COS for s in self.own])
-        large = sum([self.finder.facts[slot].size == size for slot in (*self.operands, *self.results)])
-        return chain(size, len(self.own) - functions, functions, large, itemsize, shared)
+        large = [slot for slot in (*self.operands, *self.results) if self.finder.facts[slot].size == size]
+        return cost.Chained(size, itemsize, len(self.own) - functions, functions, large, shared)
 
 
 def _one_by_one(steps: list[Assignable], operands: list[int], results: list[int]) -> Callable[..., Any]:

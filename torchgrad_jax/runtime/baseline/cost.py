@@ -6,7 +6,7 @@ Measured on three x86 processors with NumPy 2.4, on arrays of 8 and of 100,000 e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,22 +108,40 @@ def is_by_tiles(eqn: Any) -> bool:
     return not vector and all([dtype.char in "fd" for dtype in dtypes]) and len(dtypes) == 1 and blas.multiplies()
 
 
-class ChainCost(NamedTuple):
-    """What a chain takes: by estimate of its operations one by one, as a chain, and when it is compiled. In nanoseconds, as all here."""
+class Chained(NamedTuple):
+    """What a chain does: so many cheap operations and functions on `size` elements of `itemsize` bytes, maybe shared by threads. It reads and writes
+    the arrays of these slots, of that size each."""
+
+    size: int
+    itemsize: int
+    cheap: int
+    functions: int
+    slots: list[int]
+    shared: bool
+
+
+class ChainCosts(NamedTuple):
+    """What chains take: by estimate of their operations one by one, as chains, and when they are compiled. In nanoseconds, as all here."""
 
     apart: float
     chained: float
     compiled: float
 
 
-def chain(size: int, cheap: int, functions: int, arrays: int, itemsize: int, shared: bool) -> ChainCost:
-    """The cost of a chain on `size` elements: of so many cheap operations and functions, which reads and writes so many arrays of that size."""
-    times = size * itemsize / 4
-    each = times * (HELPED if shared else 1.0)
-    moved = times * 4 * arrays
-    memory = moved * BYTE if moved > CACHED else 0.0
-    lanes, dear = each * LANE * cheap, each * FUNCTION * functions
-    return ChainCost(times * (CHEAP * cheap + BY_BLOCKS * functions), max(lanes + dear, memory), max(IN_REGISTERS * lanes + dear, memory))
+def of_chains(chains: Sequence[Chained]) -> ChainCosts:
+    """The costs of a program's chains. XLA fuses those that read the same: it reads each array once."""
+    apart = chained = compiled = 0.0
+    known: set[int] = set()
+    for chain in chains:
+        times = chain.size * chain.itemsize / 4
+        each = times * (HELPED if chain.shared else 1.0)
+        lanes, functions = each * LANE * chain.cheap, each * FUNCTION * chain.functions
+        memory = 4 * times * BYTE if 4 * times * len(chain.slots) > CACHED else 0.0
+        apart += times * (CHEAP * chain.cheap + BY_BLOCKS * chain.functions)
+        chained += max(lanes + functions, memory * len(chain.slots))
+        compiled += max(IN_REGISTERS * lanes + functions, memory * len(set(chain.slots) - known))
+        known.update(chain.slots)
+    return ChainCosts(apart, chained, compiled)
 
 
 def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:

@@ -13,6 +13,7 @@ from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, carry_out
 from torchgrad_jax.runtime.baseline.chains import Chained, Fact, chained, fact
 from torchgrad_jax.runtime.baseline.copying import LEAST
+from torchgrad_jax.runtime.baseline.cost import of_chains
 from torchgrad_jax.runtime.baseline.form import NumPyForm
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
@@ -41,8 +42,8 @@ class Merged:
     """Parts carried out in order. Called with the arrays of `inputs`, it returns those of `outputs`, both names. drops: see `assigned`.
 
     final: whether a run has shown of which shapes everything is, as it will be for ever. ready: then, what that makes of the parts: the calls, the
-    template, whose first places are the inputs', and the places of the outputs. size: how many calls it is, each chain by itself; costs: what each
-    chain takes.
+    template, whose first places are the inputs', and the places of the outputs. size: how many calls it is, each chain by itself; costs: what
+    the chains take.
 
     A part by itself costs 2 us beside its steps: its list of values, its operands and its results. Here a step is all there is.
     """
@@ -79,7 +80,7 @@ class Merged:
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
         self.size = sum([len(step.function.chains) if type(step.function) is blocks.Together else 1 for step in steps])
-        self.costs = [cost for step in steps if type(step) is Chained for cost in step.costs]
+        self.costs = of_chains([chain for step in steps if type(step) is Chained for chain in step.chains])
         self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
         self.final, self._steps = True, ()
 

@@ -132,6 +132,8 @@ def _share(program: Any, more: int = 0) -> float:
     spent = form.spent + more * cost_of(program) if more else form.spent
     taken = spent + (program.seen + more) * estimate.calling
     patience = PATIENCE if program.device is CPU else PATIENCE * SOONER_ON_ACCELERATORS
+    if estimate.refined:  # what gains the more by it has the less time to lose
+        patience *= min(estimate.calling / max(estimate.interpreting, 1.0), 1.0)
     return min(spent * (1 + (program.repeats + more) / TURNS), taken / patience) / max(estimate.compiling, 1.0)
 
 

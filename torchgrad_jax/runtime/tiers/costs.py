@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.baseline.cost import STEP, ChainCost
+from torchgrad_jax.runtime.baseline.cost import STEP, ChainCosts
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recording.fields import CallFields
 
@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.recording.fields import CallFields
 COMPILE, COMPILE_PRIMITIVE = 25e6, 1.25e6  # compiling any executable; and for each primitive in it that is fused
 FIRST, MANY = 2.2, 50  # how much of the latter the first ones that have plans take besides, and how many these are
 OPERATION = 500.0  # what the interpreter spends on an operation beside its primitives
+AGAIN = 0.3  # the share of the latter that an operation takes again, which is fused with the one before it
 ALONE = 20_000.0  # an operation by its own compiled function
 CALL, OUTPUT = 20_000.0, 3_000.0  # calling a compiled program; and for each of its outputs
 SETTLED = 12_000.0  # so much of the former is saved where nothing is left to be decided (`runtime.settled`)
@@ -78,23 +79,22 @@ class Estimate:
         self.small = self.whole and self.interpreting <= self.calling
         self._steps = OPERATION * len(calls) + (STEP * sum([plan.size for plan in self.plans]) if self.whole else 0.0)
 
-    def refine(self, calls: int, chains: list[ChainCost]) -> None:
+    def refine(self, calls: int, chains: ChainCosts) -> None:
         """All plans have become one list of so many calls, with these chains. What is called again and again has become the cheaper, too."""
         if not self.whole or self.refined:
             return
         self.refined = True
-        for chain in chains:
-            self.interpreting += chain.chained - chain.apart
-            self.calling += chain.compiled - self._fused * chain.apart
-        self.interpreting += STEP * calls - self._steps
-        self.calling -= SETTLED
+        self.interpreting += chains.chained - chains.apart + STEP * calls - self._steps
+        self.calling += chains.compiled - self._fused * chains.apart - SETTLED
         self.small = (1 - LEAST_SAVED) * self.interpreting <= self.calling
 
     def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
         """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
         plans: list[Any] = []
+        met: set[Any] = set()
+        follows = False  # upon an operation that is fused
         interprets, by_xla = modes.interprets(), not modes.without_xla
-        primitives, known, interpreting, running = 0, 0, 0.0, 0.0
+        primitives, known, interpreting, running = 0.0, 0.0, 0.0, 0.0
         most, of_alike, of_fused = price.most, price.alike, price.fused
         for c in calls:
             call: CallFields = c
@@ -107,8 +107,11 @@ class Estimate:
                 primitives += UNKNOWN_SIZE
                 interpreting += ALONE
                 continue
-            primitives += plan.compiling
-            known += plan.compiling
+            share = AGAIN if alike == 0.0 and follows and call.signature in met else 1.0
+            follows = alike == 0.0
+            met.add(call.signature)
+            primitives += share * plan.compiling
+            known += share * plan.compiling
             interpreting += OPERATION + cost
             # Products, factorizations, running sums and the like are not the faster for being compiled.
             running += of_alike * alike + of_fused * max(cost - alike, 0.0)
