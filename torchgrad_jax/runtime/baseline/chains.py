@@ -65,6 +65,11 @@ class Chained(NamedTuple):
     chains: tuple[cost.Chained, ...]
 
 
+def what_is_chained(steps: Sequence[Any]) -> list[cost.Chained]:
+    """What the chains among the steps do."""
+    return [chain for step in steps if type(step) is Chained for chain in step.chains]
+
+
 class _Group:
     """Steps that are to become a chain."""
 
@@ -117,7 +122,7 @@ def _side_by_side(steps: list[Assignable]) -> list[Assignable]:
 def _as_one(row: list[Assignable]) -> Chained:
     chains = Together([step.function for step in row])
     operands, results = [slot for step in row for slot in step.operands], [slot for step in row for slot in step.results]
-    return Chained(chains, operands, results, False, {}, tuple([chain for step in row if type(step) is Chained for chain in step.chains]))
+    return Chained(chains, operands, results, False, {}, tuple(what_is_chained(row)))
 
 
 class _Finder:

@@ -11,7 +11,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, carry_out
-from torchgrad_jax.runtime.baseline.chains import Chained, Fact, chained, fact
+from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact, what_is_chained
 from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.cost import of_chains
 from torchgrad_jax.runtime.baseline.form import NumPyForm
@@ -80,7 +80,7 @@ class Merged:
 
     def _assign(self, steps: Sequence[Assignable]) -> None:
         self.size = sum([len(step.function.chains) if type(step.function) is blocks.Together else 1 for step in steps])
-        self.costs = of_chains([chain for step in steps if type(step) is Chained for chain in step.chains])
+        self.costs = of_chains(what_is_chained(steps))
         self.ready = assigned(steps, range(self._inputs), self._constants, self._results, self._drops)
         self.final, self._steps = True, ()
 
