@@ -1,7 +1,13 @@
-/* Factors of small matrices, and triangular systems, of `type`: included by `baseline/lanes.pxd`, whose module says what each does. Needs `functions.h`. */
+/* Factors of small matrices, and triangular systems, of `type`: included by `baseline/lanes.pxd`, whose module says what each does. Products and
+   differences of factors are rounded one by one, as NumPy's are, which AVX-512 would not do: whether a pivot is zero depends on it. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
+#define TJ_ROUNDED __attribute__((target_clones("avx2", "default")))
+#else
+#define TJ_ROUNDED
+#endif
 #define TJ_TRIANGULAR(name, type, root)                                                                                                              \
 /* Take `count` rows, `apart` elements from one to the next, from another, each times a factor: four at a time, so that the row is written less often. */ \
-TJ_CLONES static void tj_take_##name(type* TJ_ONLY row, const type* factors, int64_t across, const type* known, int64_t apart, int64_t count,        \
+TJ_CLONES static void tj_take_##name(type* TJ_ONLY row, const type* factors, int64_t across, const type* known, int64_t apart, int64_t count,         \
                                      int64_t n) {                                                                                                     \
     int64_t j;                                                                                                                                        \
     for (; count >= 4; count -= 4, factors += 4 * across, known += 4 * apart) {                                                                       \
@@ -24,7 +30,7 @@ static void tj_substitute_##name(const type* a, type* x, int64_t size, int64_t c
     }                                                                                                                                                 \
 }                                                                                                                                                     \
 /* The first row that has no positive number where it should, or `size`. The column is kept in its row, too, which is not needed any more. */       \
-TJ_CLONES static int64_t tj_cholesky_##name(type* a, int64_t size) {                                                                                  \
+TJ_ROUNDED static int64_t tj_cholesky_##name(type* a, int64_t size) {                                                                                  \
     int64_t k, i, j;                                                                                                                                  \
     for (k = 0; k < size; k++) {                                                                                                                      \
         type *top = a + k * size, pivot = top[k];                                                                                                     \
@@ -40,7 +46,7 @@ TJ_CLONES static int64_t tj_cholesky_##name(type* a, int64_t size) {            
     for (i = 0; i < size; i++) { for (j = i + 1; j < size; j++) { a[i * size + j] = 0; } }                                                            \
     return size;                                                                                                                                      \
 }                                                                                                                                                     \
-TJ_CLONES static void tj_factorize_##name(type* a, int* pivots, int* order, int64_t rows, int64_t columns) {                                         \
+TJ_ROUNDED static void tj_factorize_##name(type* a, int* pivots, int* order, int64_t rows, int64_t columns) {                                         \
     int64_t k, i, j, count = rows < columns ? rows : columns;                                                                                         \
     for (i = 0; i < rows; i++) { order[i] = (int)i; }                                                                                                 \
     for (k = 0; k < count; k++) {                                                                                                                     \
