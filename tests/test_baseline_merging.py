@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
-from torchgrad_jax.runtime.baseline.carrying import Batches, Product
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, Batches, Product
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.native import handlers
 
@@ -155,6 +155,25 @@ def test_a_bias_is_added_where_its_product_is_made(bias):
 
 
 @pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.parametrize(("shape", "bias", "calls"), [((2, 3, 5), (5,), 2), ((3, 2, 5), (5,), 2), ((6, 5, 1), (1,), 3), ((3, 10), (10,), 3)])
+def test_a_bias_is_added_to_what_is_looked_at_otherwise(shape, bias, calls):
+    """As a recurrent layer's is, to the products of all its steps. The vector comes after the product, too."""
+    product = of_matrices(False, True, np.dtype("f"))
+    random = np.random.default_rng(0)
+    x, y, b = (random.standard_normal(s).astype("f") for s in ((6, 4), (5, 4), bias))
+    steps = [
+        (product, ["x", "y"], "p"), (lambda a: a.reshape(shape), ["p"], "q"), (np.negative, ["b"], "c"), (np.add, ["q", "c"], "r"),
+        (np.exp, ["r"], "s"),
+    ]  # fmt: skip
+    program = merged(steps, ["x", "y", "b"], ["r", "s"])
+    first = program([x, y, b])
+    for found, before in zip(program([x, y, b]), first, strict=True):
+        assert found.tobytes() == before.tobytes()
+    kinds = [call[0] for call in program.ready[0] if type(call[0]) is Product or call[0] is np.add or call[1] == RESHAPED]
+    assert len(kinds) == calls
+
+
 def test_two_biases():
     """The second one is added to the first one's sum: of an affine map, too, which has one of its own."""
     product = of_matrices(False, False, np.dtype(np.float32))

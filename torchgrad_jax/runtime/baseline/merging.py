@@ -217,23 +217,34 @@ def _the_right_way_round(steps: Sequence[Assignable], facts: dict[int, Fact], ou
 
 
 def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
-    """The steps with a product and the addition of a vector to its rows as one."""
+    """The steps with a product and the addition of a vector to its rows as one, also where these are looked at as of more dimensions before."""
     readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
     alone = [s for s in steps if type(s.function) is Product and len(s.operands) == 2]
     products = {s.results[0]: s for s in alone if readers[s.results[0]] == 1}
     found: dict[int, Assignable] = {}
+    looks: dict[int, Assignable] = {}  # what looks at a product otherwise, by its result
     for step in steps:
         found[step.results[0]] = step
+        if type(step.function) is Moved and step.function.kind == RESHAPED and step.operands[0] in products and readers[step.results[0]] == 1:
+            looks[step.results[0]] = step
         if step.function is not np.add or len(step.operands) != 2:
             continue
         for slot, bias in (step.operands, step.operands[::-1]):
             made, added, result = facts[slot], facts[bias], facts[step.results[0]]
             fits = added.contiguous and added.shape == made.shape[-1:] and added.letter == made.letter and result.shape == made.shape
-            if slot in products and fits:
-                product = products[slot]
-                del found[slot]
-                found[step.results[0]] = _Call(product.function, [*product.operands, bias], step.results, True)
-                break
+            if not fits or (slot not in products and slot not in looks):
+                continue
+            look = looks.get(slot)
+            product = products[slot if look is None else look.operands[0]]
+            if look is not None and facts[product.results[0]].shape[-1:] != made.shape[-1:]:
+                continue
+            for done in {slot, product.results[0], step.results[0]}:  # what is there now stands here, where the vector is known
+                del found[done]
+            results = step.results if look is None else product.results
+            found[results[0]] = _Call(product.function, [*product.operands, bias], results, True)
+            if look is not None:
+                found[step.results[0]] = _Call(look.function, results, step.results)
+            break
     return list(found.values())
 
 
