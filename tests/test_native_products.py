@@ -86,8 +86,9 @@ def test_of_usual_layouts_by_no_detour(left, right):
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
-    # several blocks of terms; rows whole pages apart, by few columns and by many; narrow rows; more rows, and more columns, than are done at once
-    [(70, 600, 300), (50, 1024, 70), (130, 1024, 200), (90, 300, 40), (600, 40, 100), (40, 300, 700), (1024, 260, 33)],
+    # several blocks of terms; rows whole pages apart, by few columns and by many; narrow rows; more rows, and more columns, than are done at once;
+    # few rows and a matrix that is in no cache
+    [(70, 600, 300), (50, 1024, 70), (130, 1024, 200), (90, 300, 40), (600, 40, 100), (40, 300, 700), (1024, 260, 33), (10, 2100, 700)],
 )
 def test_large_ones_are_read_where_they_lie_or_copied(m, k, n, left, right, dtype):
     x, y = numbers((k, m) if left else (m, k), dtype), numbers((n, k) if right else (k, n), dtype, 1)

@@ -168,9 +168,9 @@ cdef extern from *:
     }
 
     /* Terms whose sums are in registers. Bytes: of rows that are read where they lie, a piece of each for a tile; of those that are whole pages apart, and so
-       in few places of the caches; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay; strips of which blocks are
-       made at once, as memory comes sooner if it is read in a row. */
-    enum { TJ_TERMS = 256, TJ_NARROW_ROWS = 512, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_ABREAST = 8, TJ_LINE = 64 };
+       in few places of the caches; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay, but of a matrix of more
+       than so many bytes (TJ_FAR), which no second cache holds; strips of which blocks are made at once, as memory comes sooner if it is read in a row. */
+    enum { TJ_TERMS = 256, TJ_NARROW_ROWS = 512, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FAR = 1 << 22, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_ABREAST = 8, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least for each thread, each of so many multiplications; and below how many multiplications one
        thread is quicker than two unless those are near, and of how many it is in any case. */
     enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
@@ -303,7 +303,7 @@ cdef extern from *:
         p.together = tj_pieces(light ? TJ_LIGHT_PIECE : TJ_PIECE, p.group * p.height * by->columns * of->k);
         if (p.together < p.all / pieces) { p.together = p.all / pieces; }
         if (alone) { p.together = p.all; }
-        p.right_lies = !of->y.turned && (p.group * p.height <= TJ_FEW_ROWS || of->y.lead * by->size <= TJ_NARROW_ROWS);
+        p.right_lies = !of->y.turned && ((p.group * p.height <= TJ_FEW_ROWS && of->k * of->n * by->size <= TJ_FAR) || of->y.lead * by->size <= TJ_NARROW_ROWS);
         p.left_strip = of->k * by->room + TJ_LINE / by->size;
         p.right_strip = p.terms * by->columns + TJ_LINE / by->size;
         tj_do(call, tj_tile_piece, &p, tj_pieces(p.all, p.together), alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
