@@ -234,6 +234,18 @@ def test_loops_for_matrices_do_numpys_steps(dtype):
         np.testing.assert_allclose(found, steps, rtol=1e3 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("failing", [3, 70, 149])
+def test_large_factors_by_halves(failing, dtype):
+    """In whichever block a factor fails, it is NaN, and the others of the batch are not."""
+    x = np.random.RandomState(0).standard_normal((2, 150, 150)).astype(dtype)
+    x = x @ x.mT + 150 * np.eye(150, dtype=dtype)
+    x[1, failing, failing] = -1
+    (found,) = plan_of(jax.make_jaxpr(lax.linalg.cholesky)(x)).of([x])
+    np.testing.assert_allclose(found[0], np.linalg.cholesky(x[0]), rtol=1e-3 if dtype == np.float32 else 1e-10, atol=1e-4)
+    assert np.isnan(found[1][np.tril_indices(150)]).all() and not np.triu(found[1], 1).any()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_solving(dtype):
     a, b = definite(dtype, 2), values(dtype, (2, 4, 3))

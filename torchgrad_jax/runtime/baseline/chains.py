@@ -62,10 +62,10 @@ class Chained(NamedTuple):
     results: list[int]
     fresh: bool
     overwriting: dict[int, Any]
-    chains: tuple[cost.Chained, ...]
+    chains: tuple[cost.ChainWork, ...]
 
 
-def what_is_chained(steps: Sequence[Any]) -> list[cost.Chained]:
+def what_is_chained(steps: Sequence[Any]) -> list[cost.ChainWork]:
     """What the chains among the steps do."""
     return [chain for step in steps if type(step) is Chained for chain in step.chains]
 
@@ -283,12 +283,12 @@ class _Builder:
         made = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
         return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.told(made.is_shared()),))
 
-    def told(self, shared: bool) -> cost.Chained:
+    def told(self, shared: bool) -> cost.ChainWork:
         """What the chain does. shared: by threads."""
         size, itemsize = self.group.size, np.dtype(self.group.letter).itemsize
         functions = sum([lanes.EXP <= NUMBERS[s.function] <= lanes.COS for s in self.own])
         large = [slot for slot in (*self.operands, *self.results) if self.finder.facts[slot].size == size]
-        return cost.Chained(size, itemsize, len(self.own) - functions, functions, large, shared)
+        return cost.ChainWork(size, itemsize, len(self.own) - functions, functions, large, shared)
 
 
 def _one_by_one(steps: list[Assignable], operands: list[int], results: list[int]) -> Callable[..., Any]:

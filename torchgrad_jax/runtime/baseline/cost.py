@@ -108,7 +108,7 @@ def is_by_tiles(eqn: Any) -> bool:
     return not vector and all([dtype.char in "fd" for dtype in dtypes]) and len(dtypes) == 1 and blas.multiplies()
 
 
-class Chained(NamedTuple):
+class ChainWork(NamedTuple):
     """What a chain does: so many cheap operations and functions on `size` elements of `itemsize` bytes, maybe shared by threads. It reads and writes
     the arrays of these slots, of that size each."""
 
@@ -128,7 +128,7 @@ class ChainCosts(NamedTuple):
     compiled: float
 
 
-def of_chains(chains: Sequence[Chained]) -> ChainCosts:
+def of_chains(chains: Sequence[ChainWork]) -> ChainCosts:
     """The costs of a program's chains. XLA fuses those that read the same: it reads each array once."""
     apart = chained = compiled = 0.0
     known: set[int] = set()

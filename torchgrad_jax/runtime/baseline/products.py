@@ -16,7 +16,7 @@ from torchgrad_jax.runtime.baseline.rules import AnySizes, is_half, rule
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
 from torchgrad_jax.runtime.native import blas, handlers
 
-# From so many elements of the matrix on a product with a vector is shared by threads, as NumPy's is not: it takes half the time.
+# From so many elements of the matrix on (TJ_SHARED_ELEMENTS) a product with a vector is shared by threads, as NumPy's is not: it takes half the time.
 _LARGE = 1 << 18
 
 

@@ -224,7 +224,7 @@ cdef extern from *:
         turned.bias = 0;
         turned.out = (char*)malloc(of->m * of->n * size);
         if (!turned.out) { return 0; }
-        if (!tj_of_few_rows(call, &turned, tj_tiled[wide])) { tj_tile_products(call, &turned, tj_tiled[wide]); }
+        tj_tile_products(call, &turned, tj_tiled[wide]);
         for (i = 0; i < of->m; i++) {
             for (j = 0; j < of->n; j++) { memcpy(of->out + (i * of->n + j) * size, turned.out + (j * of->m + i) * size, size); }
         }

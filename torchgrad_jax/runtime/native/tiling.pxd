@@ -170,7 +170,8 @@ cdef extern from *:
     /* Terms whose sums are in registers. Bytes: of rows that are read where they lie, a piece of each for a tile; of those that are whole pages apart, and so
        in few places of the caches; of the left matrix that a thread keeps. Rows and strips that are too few for copies to pay, but of a matrix of more
        than so many bytes (TJ_FAR), which no second cache holds; strips of which blocks are made at once, as memory comes sooner if it is read in a row. */
-    enum { TJ_TERMS = 256, TJ_NARROW_ROWS = 512, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FAR = 1 << 22, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4, TJ_ABREAST = 8, TJ_LINE = 64 };
+    enum { TJ_TERMS = 256, TJ_NARROW_ROWS = 512, TJ_PAGE = 4096, TJ_KEPT = 1 << 20, TJ_FAR = 1 << 22, TJ_FEW_ROWS = 24, TJ_FEW_STRIPS = 4,
+           TJ_ABREAST = 8, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least for each thread, each of so many multiplications; and below how many multiplications one
        thread is quicker than two unless those are near, and of how many it is in any case. */
     enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,

@@ -8,7 +8,8 @@ cdef class Estimate:
     cdef public bint planned, whole, small, refined
     cdef public double interpreting, calling, compiling, one, _steps, _fused
 
-    @cython.locals(call=CallFields, plans=list, met=set, follows=bint, interprets=bint, by_xla=bint, primitives=double, known=double, share=double, interpreting=double, running=double,
+    @cython.locals(call=CallFields, plans=list, met=set, follows=bint, interprets=bint, by_xla=bint, primitives=double, known=double, share=double,
+                   interpreting=double, running=double,
                    most=double, of_alike=double, of_fused=double, cost=double, alike=double)
     cdef double _add(self, list calls, object price, bint on_host) except -1
 
