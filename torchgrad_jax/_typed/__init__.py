@@ -28,7 +28,7 @@ MODULES = (
     "core/fields", "core/node", "core/made", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order",
     "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
-    "autograd/engine", "autograd/function",
+    "autograd/engine", "autograd/backward", "autograd/function",
     "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "lifting/replaced", "lifting/purity",
     "operators/kernels/drawing",
 )  # fmt: skip

@@ -341,7 +341,8 @@ def retain_grad(self: Tensor) -> None:
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
-    meet(self, "read")
+    if per_thread.recorder.level is not None:
+        meet(self, "read")
     extra = self._extra
     found = None if extra is None else extra.grad
     if found is None and self._node is not None and not (extra is not None and extra.retains_grad):
@@ -358,7 +359,8 @@ def _get_grad(self: Tensor) -> Tensor | None:
 def set_grad(self: Tensor, grad: Tensor | None) -> None:
     """Let `grad` be the gradient of `self`, or none. TypeError, RuntimeError for what cannot be one."""
     if grad is None:
-        meet(self, "written")
+        if per_thread.recorder.level is not None:
+            meet(self, "written")
         if self._extra is not None:
             self._extra.grad = None
         return

@@ -32,7 +32,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import overwrite
 from torchgrad_jax.declaration.memory_order import dense_order, strides_in
 from torchgrad_jax.declaration.operator import ARRAY
-from torchgrad_jax.memory.sparse_content import is_sparse
+from torchgrad_jax.memory.sparse_content import SparseContent, is_sparse
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.elsewhere import Elsewhere
@@ -324,7 +324,8 @@ class GraphTask:
             return grad
         rec = self.calculus.recorder
         # Two inputs may share one gradient Value: each result is a tensor of its own.
-        return gradient(rec, grad if self.own else rec.alias(grad))
+        value: Value = grad if self.own else rec.alias(grad)
+        return gradient(rec, value) if type(value.array) is SparseContent else fresh(rec, value)
 
 
 class _Ran(Undo):
@@ -420,7 +421,8 @@ def accumulate_grad(calculus: Any, leaf: Tensor, grad: Any, undo: Undo | None = 
 
 
 def _add_grad(calculus: Any, leaf: Tensor, grad: Any, undo: Undo | None, own: bool) -> None:
-    meet(leaf, "read")
+    if calculus.recorder.level is not None:
+        meet(leaf, "read")
     variable: Any = leaf
     if variable._extra is None:
         variable._extra = Extra()
@@ -430,7 +432,8 @@ def _add_grad(calculus: Any, leaf: Tensor, grad: Any, undo: Undo | None, own: bo
         undo.grads.append((extra, None, None, 0) if old is None else grad_before_write(extra, old))
     if calculus.tensors and not calculus.records:  # no tangent goes into `.grad`
         grad = grad._read()
-    if is_sparse(grad._value if calculus.records else grad) or (old is not None and is_sparse(old._value)):
+    value: Value = grad._value if calculus.records else grad
+    if type(value.array) is SparseContent or (old is not None and type(old._value.array) is SparseContent):
         extra.grad = with_sparse(calculus, old, grad)
     elif calculus.records:
         extra.grad = _in_order_of(leaf, apply(COPY, (wrap(grad._read()), grad))) if old is None else old + grad

@@ -10,8 +10,9 @@ from torchgrad_jax.calling.out import check_out, check_same_dtype, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.calling.understood import Understood, is_tensor, written_by
-from torchgrad_jax.core.called import binary, fast_inplace, unary
+from torchgrad_jax.core.called import binary, unary
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.hot import write_of_two
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY, Operator
 from torchgrad_jax.runtime.keeping import Memo
@@ -123,11 +124,11 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
     if kinds not in _OF_TWO:
         return general
     taken = (Tensor,) if kinds[1] == "Tensor" else (Tensor, float, int)
-    fast = fast_inplace(operator.bind((ARRAY, ARRAY)), general)
+    bound = operator.bind((ARRAY, ARRAY))
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 1 and not kwargs and type(args[0]) in taken:
-            return fast(self, args[0])
+            return write_of_two(bound, general, self, args[0])
         return general(self, *args, **kwargs)
 
     call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.core.hot import Called, of_one, of_two, write_of_two
+from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import BoundOperator
@@ -47,12 +47,3 @@ def binary(bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbe
 
 # By the functions of `binary`, for what calls them by an operator.
 of_function: dict[Any, Called] = {}
-
-
-def fast_inplace(bound: Any, otherwise: Callable[[Tensor, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """An in-place operation of a tensor and another one or a number. `otherwise` is its general form."""
-
-    def call(self: Tensor, other: Any) -> Tensor:
-        return write_of_two(bound, otherwise, self, other)
-
-    return call

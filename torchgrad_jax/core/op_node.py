@@ -83,9 +83,11 @@ class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and it
         grads = grads + [None] * (len(plan.avals) - len(grads))
         defined = None if plan.single else tuple([g is not None for g in grads])
         given = [g for g in grads if g is not None]
-        used = (True,) * len(self.next) if needed is None else plan.used([target in needed for target, _ in self.next])
+        used = [needed is None or target in needed for target, _ in self.next]
+        if plan.lists:
+            used = plan.used(used)
         outs = []
-        for (one, places), there in zip(plan.apart(), used, strict=True):
+        for (one, places), there in zip(plan.known_apart or plan.apart(), used, strict=True):
             if not there:
                 outs.append(None)
             elif one.passes:

@@ -280,10 +280,7 @@ class Tensor(TensorFields, _Base):
 
     # ------------------------------------------------------------------ autograd's face
 
-    @property
-    def requires_grad(self) -> bool:
-        """Whether gradients with respect to this tensor are recorded."""
-        return needs_grad(self)
+    requires_grad = property(needs_grad)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:

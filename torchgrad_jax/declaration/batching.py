@@ -98,7 +98,7 @@ class BatchedPlan(Plan):
                 setattr(self, name, getattr(one, name))
         self.one, self.bound, self._sig, self._jvp = one, bound, sig, None
         self.avals, self.output_avals = sig.avals, sig.avals[: len(one.output_avals)]
-        self._vjps, self._apart, self._others, self._unpacking = {}, None, None, None
+        self._vjps, self.known_apart, self._others, self._unpacking = {}, None, None, None
         self.lists, self.once = False, None
         self.passes = one.undefined or (one.passes and not any(bound.summed) and all([bound.mapped[i] for i in one.inputs]))
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
@@ -137,12 +137,12 @@ class BatchedPlan(Plan):
             self._jvp = batched(signature(push, specs), mapped, summed, self._size())
         return self._jvp
 
-    def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
+    def apart(self) -> list[tuple[Any, tuple[int, ...]]]:
         """See Plan."""
-        if self._apart is None:
+        if self.known_apart is None:
             plans = [self] if len(self.inputs) == 1 else [BatchedPlan(self._sig, self.bound, p) for p, _ in self.one.apart()]
-            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
-        return self._apart
+            self.known_apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in plans]
+        return self.known_apart
 
     def others(self) -> Plan | None:
         """See Plan."""

@@ -42,8 +42,8 @@ class Plan(PlanFields):
     """
 
     __slots__ = (
-        "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "lists", "once",
-        "_sig", "_apart", "_unpacking", "constant", "_others", "output_avals", "_gradients",
+        "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "once",
+        "_sig", "_unpacking", "constant", "_others", "output_avals", "_gradients",
     )  # fmt: skip
     FIELDS = (*PlanFields.__slots__, *__slots__)
 
@@ -62,7 +62,6 @@ class Plan(PlanFields):
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
         self._vjps: dict[Any, Any] = {}
-        self._apart: list[tuple[Plan, tuple[int, ...]]] | None = None
         self._unpacking: list[int] | None = None
         self._others: Plan | None = None
         self.jvp: Any = None
@@ -84,7 +83,7 @@ class Plan(PlanFields):
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
-        self._sig = sig
+        self._sig, self.known_apart = sig, None
         self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
 
     def __copy__(self) -> Plan:
@@ -227,12 +226,12 @@ class Plan(PlanFields):
         self.saves = tuple(sorted(names, key=lambda i: (i < 0, abs(i))))
         self.saved_names = tuple(names[i] for i in self.saves)
 
-    def apart(self) -> list[tuple[Plan, tuple[int, ...]]]:
+    def apart(self) -> list[tuple[Any, tuple[int, ...]]]:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
-        if self._apart is None:
+        if self.known_apart is None:
             plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
-            self._apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in [p._lean() for p in plans]]
-        return self._apart
+            self.known_apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in [p._lean() for p in plans]]
+        return self.known_apart
 
     def _lean(self) -> Plan:
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
@@ -254,7 +253,7 @@ class Plan(PlanFields):
             return lambda specs: filled
 
         found = copy.copy(self)
-        found._vjps, found._apart, found._unpacking, found._made = {}, None, None, made
+        found._vjps, found.known_apart, found._unpacking, found._made = {}, None, None, made
         for name in ("saves", "saved_names", "origins"):
             setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
         found.vjp = found.vjp_of((True,) * count)
@@ -408,7 +407,8 @@ def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...
         alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
         if several:  # they were not converted to a common dtype
             alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
-        return numpy_forms.applied(form, on_operands) if all(alike) else None
+        found = numpy_forms.applied(form, on_operands) if all(alike) else None
+        return found if found is None or found.steps is None else found._replace(steps=on_operands(found.steps))
 
     return numpy_form
 

@@ -1,4 +1,5 @@
 cdef class PlanFields:
     cdef public tuple saves, inputs, avals
     cdef public object node_class, vjp
-    cdef public bint passes, undefined, single, frees
+    cdef public list known_apart
+    cdef public bint passes, undefined, single, frees, lists

@@ -8,7 +8,7 @@ from typing import Any
 class PlanFields:
     """See Plan."""
 
-    __slots__ = ("saves", "inputs", "node_class", "vjp", "passes", "undefined", "single", "avals", "frees")
+    __slots__ = ("saves", "inputs", "node_class", "vjp", "passes", "undefined", "single", "avals", "frees", "lists", "known_apart")
     saves: tuple[int, ...]
     inputs: tuple[int, ...]
     node_class: Any
@@ -18,3 +18,5 @@ class PlanFields:
     single: bool
     avals: tuple[Any, ...]
     frees: bool
+    lists: bool  # whether an argument is a list of tensors
+    known_apart: list[tuple[Any, tuple[int, ...]]] | None  # what `apart` has found

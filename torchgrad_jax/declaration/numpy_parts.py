@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.carrying import Selected
 from torchgrad_jax.runtime.baseline.form import Forms
 
 Array = np.ndarray
@@ -33,10 +34,7 @@ def select(x: Array, index: Any, dim: int) -> Array:
 
 
 def _selecting(dim: int) -> Callable[[Array, int], Array]:
-    if dim:
-        before = (_ALL,) * dim
-        return lambda x, index: x[(*before, index)] if -1 < index < x.shape[dim] else select(x, index, dim)
-    return lambda x, index: x[index] if -1 < index < x.shape[0] else select(x, index, 0)
+    return Selected(dim, select)
 
 
 def slice_(x: Array, begin: Any, dim: int, length: int, step: int) -> Array:

@@ -13,9 +13,9 @@ from torchgrad_jax.calling.expecting import not_a_tensor
 from torchgrad_jax.calling.out import check_out, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.called import MISSING, binary, fast_inplace, unary
+from torchgrad_jax.core.called import MISSING, binary, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import Called, Products, batches, product_of, write_plainly
+from torchgrad_jax.core.hot import Called, Products, batches, product_of, write_of_two, write_plainly
 from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.made import created
@@ -98,12 +98,11 @@ def _inplace_with_alpha(name: str) -> Any:
     write.__name__ = write.__qualname__ = name + "_"
     write.__doc__ = f"In-place version of `{name}`."
     general = guard(write, public)
-    fast = fast_inplace(bound, general)
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 1 and type(args[0]) in (Tensor, float, int):
             if not kwargs:
-                return fast(self, args[0])
+                return write_of_two(bound, general, self, args[0])
             plain = type(self) is Tensor or type(self) is Parameter
             alpha = kwargs.get("alpha")
             if plain and len(kwargs) == 1 and type(alpha) in (float, int) and not per_thread.recorder.rare:

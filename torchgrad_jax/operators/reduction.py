@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,8 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.runtime.baseline.broadcasting import FILLED
+from torchgrad_jax.runtime.baseline.carrying import Spread
 
 _INT64 = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -112,7 +115,14 @@ def _spread_form(divided: bool) -> forms.Forms:
             grad = np.asarray((share / share.dtype.type(count)).astype(grad.dtype))
         return forms.expand(forms.converted(grad if index is None else grad[index], aval.dtype), aval.shape)
 
-    return forms.Forms(spread_evenly, lambda grad, aval, **_: forms.stand_in(aval.shape, aval.dtype))
+    def steps(grad: Any, aval: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+        if grad.dtype != aval.dtype or is_half(grad.dtype):
+            return None
+        count, index = _spreading(aval.shape, dim, keepdim)
+        fresh = count > 1 and math.prod(aval.shape) <= FILLED
+        return [(Spread(grad.dtype.type(count) if divided else None, index, aval.shape, grad.dtype, fresh), (0,))]
+
+    return forms.Forms(spread_evenly, lambda grad, aval, **_: forms.stand_in(aval.shape, aval.dtype), steps=steps)
 
 
 for _name, _function in (("sum", _sum), ("mean", _mean)):

@@ -248,10 +248,11 @@ class Signature(SignatureFields):
         self.single = alone or (self.check is not None and len(self.avals) == 1)
         size = given[0].size if given else 0
         if found.takes is None:
-            self._baseline = NumPyForm(found, alone, _moved(found, given, outs), size)
+            form = NumPyForm(found, alone, _moved(found, given, outs), size)
         else:
-            form = self._baseline = NumPyForm(found, alone, 0, size, found.takes(*given))
-            form.steps = None if found.steps is None else found.steps(*given)
+            form = NumPyForm(found, alone, 0, size, found.takes(*given))
+        form.steps = None if found.steps is None else found.steps(*given)
+        self._baseline = form
         return True
 
     def _as_of_vectors(self) -> bool:

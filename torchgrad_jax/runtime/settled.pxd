@@ -18,7 +18,7 @@ cdef object _ndarray, _scalar, _asarray
 cdef class Settled:
     cdef public ProgramFields program
     cdef public bytes alive
-    cdef public list slots, inputs, calls, template, places, checks, numbers
+    cdef public list slots, inputs, calls, template, places, checks, numbers, said
     cdef public bint compiled, long, multiplies
     cdef public Py_ssize_t left
     cdef public double cost
@@ -28,7 +28,7 @@ cdef class Settled:
 cpdef object run_settled(Recorder rec, Epoch epoch, str reason)
 @cython.locals(epoch=Epoch, new=Epoch)
 cpdef run_pending(Recorder rec, str reason)
-@cython.locals(step=Step, leaves=dict, arrays=list, i=Py_ssize_t, leaf=Value)
+@cython.locals(step=Step, leaves=dict, arrays=list, i=Py_ssize_t, leaf=Value, said=tuple)
 cdef list _arrays(Settled found, Epoch epoch)
 cdef _interpret(Recorder rec, Settled found, list arrays)
 cdef _owned(object array)

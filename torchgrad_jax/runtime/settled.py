@@ -47,11 +47,12 @@ class Settled:
     alive: which of the results that were recorded are held, a byte for each; slots: those of the program's outputs. inputs: which of its epoch's it
     reads. compiled: whether it is, and then whether it takes `long`. Else what the interpreter carries out (`baseline.places`): calls, template, the
     places of the outputs and of the checks' outcomes, each number that is read by its place among the epoch's and its NumPy class, and whether any of
-    it `multiplies` matrices.
+    it `multiplies` matrices. said: by its place in the template each number of the last run, and what it became.
     """
 
     __slots__ = (
-        "program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "checks", "numbers", "multiplies", "left", "cost",
+        "program", "alive", "slots", "inputs", "compiled", "long", "calls", "template", "places", "checks", "numbers", "said", "multiplies", "left",
+        "cost",
     )  # fmt: skip
 
     def __init__(self, program: Any, alive: bytes) -> None:
@@ -64,6 +65,7 @@ class Settled:
         self.places: list[int] = []
         self.checks: list[int] = []
         self.numbers: list[Any] = []
+        self.said: list[Any] = []
 
 
 def settled(program: Any, alive: bytes) -> Settled | None:
@@ -88,6 +90,7 @@ def settled(program: Any, alive: bytes) -> Settled | None:
     (found.calls, found.template, places, makers), found.multiplies = ready, interpreted.multiplies
     found.places, found.checks = places[: len(found.slots)], places[len(found.slots) :]
     found.numbers = list(zip(interpreted.numbers, makers, strict=True))
+    found.said = [None] * (len(found.inputs) + len(found.numbers))
     return found
 
 
@@ -220,7 +223,11 @@ def _arrays(found: Settled, epoch: Epoch) -> list[Any] | None:
             arrays[i] = _asarray(array) if type(array) is not _ndarray else array
             i += 1
         for place, kind in found.numbers:
-            arrays[i] = kind(epoch.numbers[place])
+            number = epoch.numbers[place]
+            said = found.said[i]
+            if said is None or said[0] is not number:  # most are the program's own, as a learning rate
+                said = found.said[i] = (number, kind(number))
+            arrays[i] = said[1]
             i += 1
         return arrays
     for index in epoch.on_host:

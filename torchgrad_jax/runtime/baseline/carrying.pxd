@@ -34,6 +34,18 @@ cdef class Batches:
     cdef public tuple left, right
 
 
+cdef class Selected:
+    cdef public Py_ssize_t dim
+    cdef public tuple before
+    cdef public object otherwise
+
+
+cdef class Spread:
+    cdef public object count, index, dtype
+    cdef public tuple shape
+    cdef public bint fresh
+
+
 cdef class Loop:
     cdef public bint rows
     cdef public object how

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import Chain
+from torchgrad_jax.runtime.baseline.broadcasting import repeated
 from torchgrad_jax.runtime.baseline.copying import contiguous, in_one_piece
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
@@ -121,6 +122,45 @@ class Batches:
         if found is None:
             return self.product.otherwise(a.reshape(self.left), b.reshape(self.right))
         return found.reshape((self.left[0], *found.shape[-2:]))
+
+
+class Selected:
+    """The function of a step that looks at one slice of an array's dimension, at an index of Python's. otherwise: what does of an index that counts
+    from the end, or is out of range, given the dimension, too."""
+
+    __slots__ = ("dim", "before", "otherwise")
+
+    def __init__(self, dim: int, otherwise: Any) -> None:
+        self.dim, self.before, self.otherwise = dim, (slice(None),) * dim, otherwise
+
+    def __call__(self, x: Any, index: Any) -> Any:
+        if not -1 < index < x.shape[self.dim]:
+            return self.otherwise(x, index, self.dim)
+        return x[(*self.before, index)] if self.dim else x[index]
+
+
+class Spread:
+    """The function of a step that repeats an array, as the gradient of a sum, or first divides it by how many were added, as of a mean.
+
+    count: that number, of the array's dtype, or None; index: gives it its dimensions again, where it needs that; shape: of the result; fresh: whether
+    that is memory of its own, or looks at the same elements again and again.
+    """
+
+    __slots__ = ("count", "index", "shape", "dtype", "fresh")
+
+    def __init__(self, count: Any, index: Any, shape: tuple[int, ...], dtype: Any, fresh: bool) -> None:
+        self.count, self.index, self.shape, self.dtype, self.fresh = count, index, shape, dtype, fresh
+
+    def __call__(self, grad: Any) -> Any:
+        if self.count is not None:
+            grad = np.divide(grad, self.count)
+        if self.index is not None:
+            grad = grad[self.index]
+        if not self.fresh:
+            return repeated(np.asarray(grad), self.shape)
+        made = of_c.empty(self.shape, self.dtype)
+        made[...] = grad
+        return made
 
 
 class Loop:

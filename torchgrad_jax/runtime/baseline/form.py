@@ -17,7 +17,8 @@ class Forms(NamedTuple):
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
     nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well. steps: gives, of such arrays, for
-    each result a function and the places of the operands that it is of, None where there are none: what a program is merged of.
+    each result a function and the places of the operands that it is of, None where there are none: what a program is merged of. They make memory of
+    their own, but for a `Spread` that says otherwise.
     """
 
     function: Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, carry_out
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, Spread, carry_out
 from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact, what_is_chained
 from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.cost import of_chains
@@ -64,7 +64,9 @@ class Merged:
             reads = [slots[name] for name in part.operands]
             slots.update(zip(part.results, made, strict=True))
             if isinstance(part.plan, NumPyForm) and part.plan.steps is not None:
-                steps += [_Call(f, [reads[p] for p in places], [slot], True) for (f, places), slot in zip(part.plan.steps, made, strict=True)]
+                for (function, places), slot in zip(part.plan.steps, made, strict=True):
+                    fresh = type(function) is not Spread or function.fresh
+                    steps.append(_Call(function, [reads[p] for p in places], [slot], fresh))
             elif isinstance(part.plan, NumPyForm) and part.plan.single and not reads and (array := part.plan.function()).nbytes <= FOLDED_BYTES:
                 constants[made[0]] = array
             elif isinstance(part.plan, NumPyForm) and part.plan.single:

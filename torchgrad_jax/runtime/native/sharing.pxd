@@ -90,27 +90,30 @@ cdef extern from *:
     } tj_hand;
     /* Does the piece of some work that has this number. */
     typedef void (*tj_piece)(const void* work, int64_t number, tj_hand* hand);
-    /* `pieces` pieces of some work, for `most` threads. Whoever comes late finds none left, and does not touch the work. */
+    /* `pieces` pieces of some work, for `most` threads. Whoever comes late finds none left, and does not touch the work. Who asked for help takes those
+       before `middle` first, helpers those from there on, and then the other's from their end: of works on the same arrays each mostly has the same
+       parts, which are in its cache. */
     typedef struct tj_shared {
         tj_piece piece;
         const void* work;
-        int64_t pieces, next, done, users, most;
+        int64_t pieces, middle, taken, own, helped, done, users, most;
     } tj_shared;
 
     static void tj_leave(tj_shared* shared) {
         if (TJ_ADD(&shared->users, -1) == 1) { free(shared); }
     }
-    static void tj_take_pieces(tj_shared* shared) {
+    static void tj_take_pieces(tj_shared* shared, int helps) {
         tj_hand hand = {0};
-        int64_t number;
-        while ((number = TJ_ADD(&shared->next, 1)) < shared->pieces) {
+        while (TJ_ADD(&shared->taken, 1) < shared->pieces) {
+            int64_t n = helps ? TJ_ADD(&shared->helped, 1) : shared->own++, last = shared->pieces - 1;
+            int64_t number = helps ? (n <= last - shared->middle ? shared->middle + n : last - n) : n < shared->middle ? n : last - n + shared->middle;
             shared->piece(shared->work, number, &hand);
             TJ_ADD(&shared->done, 1);
         }
         free(hand.kept);
     }
     static void tj_help(void* shared) {
-        tj_take_pieces((tj_shared*)shared);
+        tj_take_pieces((tj_shared*)shared, 1);
         tj_leave((tj_shared*)shared);
     }
     #if TJ_HELPS
@@ -195,7 +198,7 @@ cdef extern from *:
             if (shared && TJ_ADD(&shared->users, 1) + 1 >= shared->most) { tj_open = 0; }
             pthread_mutex_unlock(&tj_door);
             if (shared) {
-                tj_take_pieces(shared);
+                tj_take_pieces(shared, 1);
                 tj_close(shared);
                 tj_leave(shared);
             }
@@ -295,20 +298,20 @@ cdef extern from *:
     enum { TJ_BY_ALL = 0, TJ_BY_ONE = 1, TJ_BY_NEAR = 2 };
     /* Do all pieces. call: 0 if XLA does not call. */
     static void tj_do(const tj_call* call, tj_piece piece, const void* work, int64_t pieces, int by) {
-        tj_shared alone = {piece, work, pieces, 0, 0, 1}, *shared = 0;
+        tj_shared alone = {piece, work, pieces, pieces, 0, 0, 0, 0, 1, pieces}, *shared = 0;
         if (by != TJ_BY_ONE && pieces > 1 && (by == TJ_BY_ALL || tj_help_is_near(pieces))) { shared = (tj_shared*)malloc(sizeof(tj_shared)); }
         if (!shared) {
-            tj_take_pieces(&alone);
+            tj_take_pieces(&alone, 0);
             return;
         }
         *shared = alone;
-        shared->most = pieces;
+        shared->middle = pieces / tj_hands(call);
         if (call && by == TJ_BY_ALL) {
             tj_ask_for_help(call, shared);
-            tj_take_pieces(shared);
+            tj_take_pieces(shared, 0);
         } else {
             tj_ring(shared, pieces - 1);
-            tj_take_pieces(shared);
+            tj_take_pieces(shared, 0);
             tj_close(shared);
         }
         while (TJ_READ(&shared->done) < pieces) { TJ_REST(); }
