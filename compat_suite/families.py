@@ -69,7 +69,7 @@ FAMILIES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     }),
     "tensors": ("Tensors themselves", {
         "Attributes": ("attributes",),
-        "Questions": ("core.tensor", "core.viewing", "functions.questions", "functions.promoting"),
+        "Questions": ("core.tensor", "core.viewing", "functions.questions"),
         "Gradients and hooks": ("autograd.backward",),
         "Memory, subclasses, Python functions": ("functions.storages", "functions.subclass", "functions.on_host"),
         "Sparse tensors": ("sparse.making", "sparse.products", "sparse.attributes", "sparse.resizing"),

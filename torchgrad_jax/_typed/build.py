@@ -96,7 +96,8 @@ def _compile(scratch: Path) -> None:
             for m in typed.MODULES
         ]
         workers = os.cpu_count() or 1
-        command: Any = build_ext(Distribution({"ext_modules": cythonize(extensions, compiler_directives=DIRECTIVES, quiet=True)}))
+        forked = workers if sys.platform == "linux" else 0  # elsewhere a process would begin by importing the main module
+        command: Any = build_ext(Distribution({"ext_modules": cythonize(extensions, nthreads=forked, compiler_directives=DIRECTIVES, quiet=True)}))
         command.build_lib, command.build_temp, command.parallel = "built", "objects", workers
         command.ensure_finalized()
         command.run()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchgrad_jax.autograd.function_forward import push_function
-from torchgrad_jax.autograd.function_outputs import Marks, is_new, settle_outputs
+from torchgrad_jax.autograd.function_outputs import Marks, settle_outputs
 from torchgrad_jax.autograd.once_differentiable import once_differentiable
 from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import refuse_inference, turn
@@ -436,7 +436,7 @@ def record_call(cls: type[Function], args: tuple[Any, ...], forward: Callable[..
             found = _called(cls, made, args, forward, separate)
         _put_aside_users(made, None)
         several = isinstance(found, tuple)
-        if made.dirty_tensors is None and made.non_differentiable is None and is_new(found, tensors):
+        if made.dirty_tensors is None and made.non_differentiable is None and _is_new(found, tensors):
             outs: Any = (found,)
             first: Any = found
             call.outputs, call.carries = (first._value.aval,), (differentiable,)
@@ -570,3 +570,10 @@ class NestedIOFunction(Function):
     def backward_extended(self, *grad_output: Any) -> Any:
         """The gradients of nested outputs."""
         raise NotImplementedError
+
+
+def _is_new(out: Any, inputs: Sequence[Any]) -> bool:
+    """Whether `out` is a tensor that forward has just computed: of a floating dtype, on memory of its own, without history."""
+    if not (type(out) is Tensor and out._storage is None and out._node is None and not out._rg and out._value.aval.dtype.kind in "fc"):
+        return False
+    return not [t for t in inputs if t is out]  # by `in` they would be compared

@@ -49,13 +49,6 @@ def _tensors(complaint: str, marked: Any) -> tuple[Tensor, ...]:
     return found
 
 
-def is_new(out: Any, inputs: Sequence[Any]) -> bool:
-    """Whether `out` is a tensor that forward has just computed: of a floating dtype, on memory of its own, without history."""
-    if not (type(out) is Tensor and out._storage is None and out._node is None and not out._rg and out._value.aval.dtype.kind in "fc"):
-        return False
-    return all([out is not t for t in inputs])  # by `in` they would be compared
-
-
 def settle_outputs(node: Node, found: Sequence[Any], marks: Marks, differentiable: bool) -> tuple[list[Any], tuple[bool, ...]]:
     """The results that the user gets, and which of them carry a gradient to `node`.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchgrad_jax.memory.storage import read_through
+from torchgrad_jax.declaration.strides import contiguous_strides
+from torchgrad_jax.memory.storage import Storage, read_through
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 
@@ -26,6 +27,9 @@ class TensorFields:
     def _aval(self) -> Aval:
         storage = self._storage
         return self._value.aval if storage is None or self._view is not None else storage.value.aval
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
 class NodeFields:
@@ -171,6 +175,28 @@ def needs_grad(t: Any) -> bool:
         if base is not None:
             t._rg = base._rg or view.asked
     return t._rg
+
+
+def storage_of(t: Any) -> Any:
+    """The tensor's storage, made when somebody begins to share it."""
+    storage = t._storage
+    if storage is None:
+        if t._value.counter is not None:  # a Value belongs to one storage
+            t._value = per_thread.recorder.alias(t._value)
+        storage = t._storage = Storage(t._value)
+    return storage
+
+
+def strides_of(t: Any) -> tuple[int, ...]:
+    """The strides, in elements, that PyTorch would report."""
+    view = t._view
+    return contiguous_strides(t._aval.shape) if view is None else view.strides
+
+
+def offset_of(t: Any) -> int:
+    """The offset of the first element in the storage, in elements."""
+    view = t._view
+    return 0 if view is None else view.offset
 
 
 def present_node(t: Any) -> Any:

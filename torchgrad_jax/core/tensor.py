@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from torchgrad_jax.core.fields import Extra, TensorFields, content_of, edge_of, needs_grad, present_node, read
+from torchgrad_jax.core.fields import Extra, TensorFields, content_of, edge_of, needs_grad, offset_of, present_node, read, storage_of, strides_of
 from torchgrad_jax.core.level import begins, in_transform, lies, meet, stands_for_batch
 from torchgrad_jax.core.messages import NO_STORAGE
 from torchgrad_jax.core.node import Node, end_of_graph
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.strides import contiguous_strides, is_contiguous, strided
+from torchgrad_jax.declaration.strides import is_contiguous, strided
 from torchgrad_jax.memory.formats import lies_in
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime.device import device
@@ -121,15 +121,9 @@ class Tensor(TensorFields, _Base):
 
     _read = read
     _content = content_of
-
-    def _shared(self) -> Storage:
-        """The tensor's storage, made when somebody begins to share it."""
-        storage = self._storage
-        if storage is None:
-            if self._value.counter is not None:  # a Value belongs to one storage
-                self._value = per_thread.recorder.alias(self._value)
-            storage = self._storage = Storage(self._value)
-        return storage
+    _shared = storage_of
+    _strides = strides_of
+    _offset = offset_of
 
     def _concrete(self, asked: str = "") -> Any:
         """The content as a `jax.Array` (or host array), computed now. Raises what value-dependent checks have found. asked: by what function, if
@@ -190,13 +184,6 @@ class Tensor(TensorFields, _Base):
     def nbytes(self) -> int:
         """Bytes of all elements."""
         return self._aval.nbytes
-
-    def _strides(self) -> tuple[int, ...]:
-        view = self._view
-        return contiguous_strides(self._aval.shape) if view is None else view.strides
-
-    def _offset(self) -> int:
-        return 0 if self._view is None else self._view.offset
 
     def stride(self, dim: int | None = None) -> Any:
         """The strides, in elements, that PyTorch would report; of one dimension if `dim` is given."""
@@ -274,9 +261,6 @@ class Tensor(TensorFields, _Base):
         if not shape:
             raise TypeError("len() of a 0-d tensor")
         return shape[0]
-
-    def __hash__(self) -> int:
-        return id(self)
 
     # ------------------------------------------------------------------ autograd's face
 

@@ -9,6 +9,7 @@ Public functions find its answers by `__torch_function__`, so they cost tensors 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import getattr_static
 from typing import Any, TypeGuard, TypeVar
 
 from torchgrad_jax.calling.overrides import is_pytorchs, publics
@@ -74,8 +75,9 @@ SparseTensor.__module__ = "torchgrad_jax"
 for _name in ("shape", "size", "dtype", "device", "ndim", "dim", "ndimension", "numel", "nelement", "element_size", "itemsize", "nbytes",
               "is_floating_point", "is_complex", "is_signed", "is_cuda", "is_cpu", "is_meta", "is_xla", "__len__", "__hash__", "requires_grad",
               "is_leaf", "grad_fn", "output_nr", "get_device"):  # fmt: skip
-    setattr(SparseTensor, _name, vars(Tensor)[_name])
-    answers[_name] = answers[f"{_name}.__get__"] = vars(Tensor)[_name].fget if isinstance(vars(Tensor)[_name], property) else vars(Tensor)[_name]
+    _found: Any = getattr_static(Tensor, _name)
+    setattr(SparseTensor, _name, _found)
+    answers[_name] = answers[f"{_name}.__get__"] = _found.fget if isinstance(_found, property) else _found
 
 
 def refusal(name: str, given: list[Any]) -> str:

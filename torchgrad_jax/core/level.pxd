@@ -1,0 +1,6 @@
+from torchgrad_jax.core.fields cimport TensorFields
+
+
+cpdef bint settle(TensorFields t)
+cpdef bint in_transform()
+cpdef meet(object t, str grad=*)
