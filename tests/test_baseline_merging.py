@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED, Batches, Product
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, Added, Batches, Product
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.native import handlers
 
@@ -141,6 +141,47 @@ def test_batches_that_are_not_multiplied_where_they_lie():
 
 
 @pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("read_elsewhere", [None, "s1", "p2", "given"])
+@pytest.mark.parametrize("shape", [(16, 12), (3, 40)])
+def test_products_are_added_to_the_sum_of_others(dtype, read_elsewhere, shape):
+    """As gradients of a weight that is used again and again. What is read elsewhere, and what was given, is not written over."""
+    product = of_matrices(True, False, np.dtype(dtype))
+    random = np.random.default_rng(0)
+    m, n = shape
+    xs, ys = [random.standard_normal((4, 9, size)).astype(dtype) for size in shape]
+    given = random.standard_normal(shape).astype(dtype)
+    steps = [(product, [f"x{i}", f"y{i}"], f"p{i}") for i in range(4)]
+    steps += [(np.add, ["p0", "p1"], "s1"), (np.add, ["p2", "s1"], "s2"), (np.add, ["s2", "p3"], "s3"), (np.add, ["given", "s3"], "sum")]
+    inputs = [*[f"x{i}" for i in range(4)], *[f"y{i}" for i in range(4)], "given"]
+    outputs = ["sum", *([] if read_elsewhere is None else [read_elsewhere])]
+    program = Merged([Part(NumPyForm(Forms(f, fresh=True), True, 0, 0), operands, [made]) for f, operands, made in steps], inputs, outputs)
+    arrays = [*xs, *ys, given]
+    wanted = by_itself(steps, zip(inputs, arrays, strict=True))
+    before = given.copy()
+    for _ in range(3):
+        for name, found in zip(outputs, program([*arrays]), strict=True):
+            np.testing.assert_array_equal(found, wanted[name])
+    np.testing.assert_array_equal(given, before)
+    added = [call for call in program.ready[0] if isinstance(getattr(call[0], "__self__", call[0]), Added)]
+    assert len(added) == (0 if min(shape) < 9 else {None: 3, "s1": 1, "p2": 1, "given": 3}[read_elsewhere])
+
+
+def test_a_recurrent_weight_has_the_gradient_of_all_its_uses():
+    torch.manual_seed(0)
+    w, xs = torch.randn(12, 12, requires_grad=True), torch.randn(7, 10, 12)
+    found = []
+    for _ in range(6):
+        h = torch.zeros(10, 12)
+        for x in xs:
+            h = torch.tanh(x @ w + h @ w)
+        w.grad = None
+        h.sum().backward()
+        found.append(w.grad.tolist())
+    assert all([f == found[0] for f in found])
+
+
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
 @pytest.mark.parametrize("bias", [(5,), (1,), (1, 5), (3, 5)])
 def test_a_bias_is_added_where_its_product_is_made(bias):
     product, dtype = of_matrices(False, True, np.dtype(np.float32)), np.float32
@@ -154,7 +195,6 @@ def test_a_bias_is_added_where_its_product_is_made(bias):
     assert [len(call[5]) for call in program.ready[0] if type(call[0]) is Product] == [3 if bias == (5,) else 2]
 
 
-@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
 @pytest.mark.skipif(not compiled, reason="products are NumPy's then")
 @pytest.mark.parametrize(("shape", "bias", "calls"), [((2, 3, 5), (5,), 2), ((3, 2, 5), (5,), 2), ((6, 5, 1), (1,), 3), ((3, 10), (10,), 3)])
 def test_a_bias_is_added_to_what_is_looked_at_otherwise(shape, bias, calls):
@@ -174,6 +214,7 @@ def test_a_bias_is_added_to_what_is_looked_at_otherwise(shape, bias, calls):
     assert len(kinds) == calls
 
 
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
 def test_two_biases():
     """The second one is added to the first one's sum: of an affine map, too, which has one of its own."""
     product = of_matrices(False, False, np.dtype(np.float32))

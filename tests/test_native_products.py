@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchgrad_jax.runtime.native import blas
-from torchgrad_jax.runtime.native.handlers import multiplied
+from torchgrad_jax.runtime.native import blas, handlers
+from torchgrad_jax.runtime.native.handlers import added, multiplied
 
 pytestmark = [
     pytest.mark.operators,
@@ -59,6 +59,10 @@ def test_of_any_layout(given):
         close(found, wanted)
         bias = numbers(wanted.shape[-1:], x.dtype, 2)
         assert (multiplied(x, y, left, right, bias) == found + bias).all()
+        if x.ndim == 2:
+            onto = numbers(wanted.shape, x.dtype, 3)
+            whole = onto + found
+            assert added(x, y, left, right, onto) is None or (onto == whole).all()
 
 
 @pytest.mark.parametrize("dtype", "fd")
@@ -68,6 +72,19 @@ def test_a_bias_is_added_once_whatever_the_number_of_terms(m, k, n, dtype):
         x, y, bias = numbers((*batch, m, k), dtype), numbers((*batch, k, n), dtype, 1), numbers((n,), dtype, 2)
         found = multiplied(x, y, False, False)
         assert found is not None and (multiplied(x, y, False, False, bias) == found + bias).all()
+
+
+@pytest.mark.skipif(not handlers.vector_bits(), reason="tiles are for processors whose vectors are known")
+def test_what_is_added_is_summed_first():
+    """Of many terms, which are summed in parts, none is added to what is there; nor is it where there is no room for it."""
+    onto = numbers((30, 40))
+    before = onto.copy()
+    assert added(numbers((30, 300)), numbers((300, 40), seed=1), False, False, onto) is None and (onto == before).all()
+    x, y = numbers((30, 256)), numbers((256, 40), seed=1)
+    assert added(x, y, False, False, onto) is onto and (onto == before + multiplied(x, y, False, False)).all()
+    onto.flags.writeable = False
+    with pytest.raises((BufferError, ValueError)):
+        added(x, y, False, False, onto)
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -214,8 +231,8 @@ def test_python_goes_on_meanwhile():
 def test_a_forked_process_works_alone(before):
     code = f"""
 import os, numpy as np
-from torchgrad_jax.runtime.native import blas
-from torchgrad_jax.runtime.native.handlers import multiplied
+from torchgrad_jax.runtime.native import blas, handlers
+from torchgrad_jax.runtime.native.handlers import added, multiplied
 assert blas.multiplies()
 def threads():
     return len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1

@@ -29,6 +29,10 @@ cdef class Product:
     cdef _of_pieces(self, object a, object b, object bias)
 
 
+cdef class Added:
+    cdef public Product product
+
+
 cdef class Batches:
     cdef public Product product
     cdef public tuple left, right

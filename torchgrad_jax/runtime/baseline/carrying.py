@@ -108,6 +108,23 @@ class Product:
         return found
 
 
+class Added:
+    """The function of a step that adds a `Product` of two matrices to a third one: to the bit what adding it afterwards gives."""
+
+    __slots__ = ("product",)
+
+    def __init__(self, product: Product) -> None:
+        self.product = product
+
+    def __call__(self, a: Any, b: Any, onto: Any) -> Any:
+        return np.add(onto, self.product.of(a, b))
+
+    def into(self, a: Any, b: Any, onto: Any) -> Any:
+        """The same, written into the third one."""
+        found = handlers.added(a, b, self.product.turned, self.product.other, onto)
+        return np.add(onto, self.product.of(a, b), out=onto) if found is None else found
+
+
 class Batches:
     """A `Product` of matrices whose batches are not in one dimension, but will be, as they would be if the operands were of the shapes `left` and
     `right`: it reads where they lie what would have to be copied for that."""

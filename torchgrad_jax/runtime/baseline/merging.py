@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product, Spread, carry_out
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Added, Batches, Product, Spread, carry_out
 from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact, what_is_chained
 from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.cost import of_chains
@@ -121,7 +121,7 @@ class Merged:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
         steps = _the_right_way_round(_directly(steps, views, facts, self._results), facts, self._results)
-        steps = _with_biases(steps, facts, self._results)
+        steps = _with_sums(_with_biases(steps, facts, self._results), facts, self._results)
         self._assign(chained(steps, facts, self._results))
         return results
 
@@ -247,6 +247,30 @@ def _with_biases(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs
             if look is not None:
                 found[step.results[0]] = _Call(look.function, results, step.results)
             break
+    return list(found.values())
+
+
+def _with_sums(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
+    """The steps with a product and its addition to a sum of others, which nobody else reads, as one, as gradients of a weight that is used again and
+    again: the product is never written."""
+    readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
+    found: dict[int, Assignable] = {}
+    sums: dict[int, int] = {}  # products, and sums of them, by their slots, and in which order they come
+    for step in steps:
+        (result, *_), kind = step.results, type(step.function)
+        if step.function is np.add and len(step.operands) == 2 and sums.keys() >= set(step.operands):
+            onto, slot = sorted(step.operands, key=lambda slot: (type(found[slot].function) is Product, sums[slot]))
+            one = found[slot]
+            if type(one.function) is Product and onto != slot and facts[onto].shape == facts[slot].shape:
+                del found[slot]
+                added = Added(one.function)
+                step = _Call(added, [*one.operands, onto], step.results, True, {2: added.into})
+                kind = Added
+        found[result] = step
+        if (kind is Product and len(step.operands) == 2) or kind is Added:
+            fact = facts[result]
+            if readers[result] == 1 and len(fact.shape) == 2 and fact.contiguous and fact.letter in "fd" and min(fact.shape) > _FEW:
+                sums[result] = len(sums)
     return list(found.values())
 
 

@@ -6,4 +6,5 @@ from torchgrad_jax.runtime.native cimport arrays, convolving, looping, multiplyi
 cdef object _PLACES
 
 cpdef object multiplied(object x, object y, bint left, bint right, object bias=*)
+cpdef object added(object x, object y, bint left, bint right, object onto)
 cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces) noexcept

@@ -44,6 +44,11 @@ def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None) -> Any
     return multiplying.multiplied(x, y, left, right, bias)
 
 
+def added(x: Any, y: Any, left: bool, right: bool, onto: Any) -> Any:
+    """See `multiplying.added`."""
+    return multiplying.added(x, y, left, right, onto)
+
+
 def align() -> None:
     """See `arrays.align`."""
     arrays.align()

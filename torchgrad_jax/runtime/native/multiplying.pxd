@@ -217,7 +217,7 @@ cdef extern from *:
     static int tj_of_few_columns(const tj_call* call, const tj_operands* of, int wide) {
         int64_t size = wide ? 8 : 4, i, j;
         tj_operands turned = *of;
-        if (!of->x.turned || of->y.turned || of->batch > 1 || of->n > TJ_FEW_COLUMNS || of->m < 4 * of->n || of->m * of->k < TJ_BLOCK) { return 0; }
+        if (!of->x.turned || of->y.turned || of->add || of->batch > 1 || of->n > TJ_FEW_COLUMNS || of->m < 4 * of->n || of->m * of->k < TJ_BLOCK) { return 0; }
         turned.x = of->y, turned.y = of->x;
         turned.x.turned = 1, turned.y.turned = 0;
         turned.m = of->n, turned.n = of->m;
@@ -315,8 +315,9 @@ cdef extern from *:
         of->m = rows;
         return room;
     }
-    /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. */
-    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias) {
+    /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. add: to what is
+       in `out`, by tiles which have each sum in registers before. */
+    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias, int add) {
         const Py_ssize_t *of_x = x->shape + x->ndim - 2, *of_out = out->shape + out->ndim - 2;
         int wide = out->itemsize == 8;
         tj_operands whole;
@@ -326,9 +327,11 @@ cdef extern from *:
         whole.m = of_out[0];
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
-        whole.add = whole.alone = 0;
+        whole.add = add;
+        whole.alone = 0;
         whole.bias = (const char*)bias;
         whole.batch = out->len / (of_out[0] * of_out[1] * out->itemsize);
+        if (add && (!tj_tiled[wide] || whole.batch != 1 || whole.m <= TJ_ROWS_OF_DOTS || whole.n < TJ_THIN || whole.k > TJ_TERMS)) { return 0; }
         if (whole.batch * whole.m * whole.n * whole.k < TJ_BLOCK) {
             tj_carry_out(0, &whole, wide);
         } else {
@@ -355,7 +358,7 @@ cdef extern from *:
     enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS, TJ_SHARED_ELEMENTS
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
-    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias) noexcept
+    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, bint add) noexcept
 
 
 cdef inline int vector_bits() noexcept:
@@ -391,9 +394,20 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
     out = arrays.tj_empty_like(one.ndim, shape, x)
     arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
     if bias is None:
-        return out if tj_multiply_here(&one, &other, &made, left, right, NULL) else None
+        return out if tj_multiply_here(&one, &other, &made, left, right, NULL, False) else None
     arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
     try:
-        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf) else None
+        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf, False) else None
     finally:
         PyBuffer_Release(&added)
+
+
+# The product of two matrices added to a third one, which is returned; None where that is not done.
+cdef inline object added(object x, object y, bint left, bint right, object onto):
+    cdef Py_buffer one, other, made
+    if not arrays.tj_view(x, &one, PyBUF_STRIDES) or not arrays.tj_view(y, &other, PyBUF_STRIDES):
+        return None
+    if one.ndim != 2 or other.ndim != 2:
+        return None
+    arrays.view(onto, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, True) else None
