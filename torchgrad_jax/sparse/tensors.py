@@ -77,7 +77,8 @@ for _name in ("shape", "size", "dtype", "device", "ndim", "dim", "ndimension", "
               "is_leaf", "grad_fn", "output_nr", "get_device"):  # fmt: skip
     _found: Any = getattr_static(Tensor, _name)
     setattr(SparseTensor, _name, _found)
-    answers[_name] = answers[f"{_name}.__get__"] = _found.fget if isinstance(_found, property) else _found
+    _asked: Any = _found.fget if isinstance(_found, property) else _found
+    answers[_name] = answers[f"{_name}.__get__"] = _asked
 
 
 def refusal(name: str, given: list[Any]) -> str:

@@ -261,7 +261,7 @@ def _with_sums(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: 
         if step.function is np.add and len(step.operands) == 2 and sums.keys() >= set(step.operands):
             onto, slot = sorted(step.operands, key=lambda slot: (type(found[slot].function) is Product, sums[slot]))
             one = found[slot]
-            if type(one.function) is Product and onto != slot and facts[onto].shape == facts[slot].shape:
+            if type(one.function) is Product and onto != slot and facts[onto] == facts[slot]:
                 del found[slot]
                 added = Added(one.function)
                 step = _Call(added, [*one.operands, onto], step.results, True, {2: added.into})

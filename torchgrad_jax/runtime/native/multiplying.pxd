@@ -402,12 +402,10 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
         PyBuffer_Release(&added)
 
 
-# The product of two matrices added to a third one, which is returned; None where that is not done.
 cdef inline object added(object x, object y, bint left, bint right, object onto):
     cdef Py_buffer one, other, made
     if not arrays.tj_view(x, &one, PyBUF_STRIDES) or not arrays.tj_view(y, &other, PyBUF_STRIDES):
         return None
-    if one.ndim != 2 or other.ndim != 2:
+    if one.ndim != 2 or other.ndim != 2 or not arrays.tj_view(onto, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE):
         return None
-    arrays.view(onto, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
     return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, True) else None

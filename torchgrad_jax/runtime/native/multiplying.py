@@ -29,3 +29,12 @@ def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any) -> Any:
     has more than two strides, there is no element, or BLAS does it sooner: of a vector and a large matrix.
     """
     return None
+
+
+def added(x: Any, y: Any, left: bool, right: bool, onto: Any) -> Any:
+    """`onto`, a contiguous matrix, with the product of two matrices added to it: of the transpose of `x` if `left`, of `y` if `right`.
+
+    None, and nothing is added, where the same bits could not be had: of few rows or columns, of more terms than are summed in registers, or where the
+    processor's vectors are not known.
+    """
+    return None
