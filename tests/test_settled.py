@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -213,6 +215,30 @@ def test_numbers_of_each_kind(short):
         assert (x + 2j * turn)[0].item() == 2j * turn
         assert (x + 2**62).tolist() == [2**62, 2**62 + 1, 2**62 + 2]
     assert len(short) >= 6
+
+
+def test_a_number_that_stays_one_that_changes_and_one_that_comes_back(short):
+    """What a number became is kept from one run to the next, for the same object alone."""
+    x, stays = tj.arange(3.0), 0.5
+    for other in (1.25, 2.5, 2.5, 2, 1.25, -0.0, 0.0, 1.25):
+        found = (x * stays + other).tolist()
+        assert found == [other, 0.5 + other, 1 + other] and str(found[0]) == str(0.0 + other)
+    assert len(short) >= 4
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+@pytest.mark.parametrize("dim, keepdim", [(None, False), (0, False), (1, True), ((0, 2), False), (-1, False), ((0, 1, 2), True)])
+@pytest.mark.parametrize("shape", [(3, 4, 5), (1, 1, 4), (2, 3, 4000), (0, 2, 3)])
+def test_gradients_of_sums_on_the_short_way_are_those_of_the_first_run(short, name, dim, keepdim, shape):
+    """Where they are memory of their own, and where they look at the same elements again and again."""
+    x = tj.linspace(-1, 1, math.prod(shape)).reshape(shape).requires_grad_()
+    found = []
+    for _ in range(5):
+        x.grad = None
+        getattr(x.exp(), name)(*(() if dim is None else (dim, keepdim))).sin().sum().backward()
+        found.append(x.grad.numpy())
+        assert x.grad.shape == shape
+    assert all([np.array_equal(f, found[0], equal_nan=True) for f in found]) and len(short) >= 2
 
 
 def test_inputs_that_another_program_still_computes(short):

@@ -26,11 +26,11 @@ MODULES = (
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
     "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/level", "core/fields", "core/node", "core/made", "core/saved",
-    "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order", "core/tracked_view",
+    "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order", "core/tracked_view", "core/autocasting",
     "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
     "autograd/sparse_gradients", "autograd/hooks", "autograd/engine", "autograd/backward", "autograd/function",
     "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "functions/views",
-    "functions/products", "core/autocasting", "lifting/replaced", "lifting/purity",
+    "functions/matmul", "lifting/replaced", "lifting/purity",
     "operators/kernels/drawing",
 )  # fmt: skip
 DECLARATIONS = (

@@ -1,4 +1,4 @@
-"""From tensors to NumPy and text, and between dtypes and devices. (What is asked of a tensor in every loop is in `looking.py`.)"""
+"""From tensors to NumPy and text, between dtypes and devices; what type promotion will do. (What loops ask of tensors is in `looking.py`.)"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static, plain_num
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.indexing import places_of
-from torchgrad_jax.functions.products import DOT, MM, MV, general_matmul
+from torchgrad_jax.functions.matmul import DOT, MM, MV, general_matmul
 from torchgrad_jax.functions.views import expand
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, per_thread

@@ -3,8 +3,8 @@ from libc.stdint cimport int64_t
 # XLA's foreign functions are called with one argument: what it points to is laid out as `XLA_FFI_CallFrame` of jaxlib's `xla/ffi/api/c_api.h`, in
 # versions 0.3 and 0.4. A function is asked for the version it knows when it is registered.
 #
-# What is large is cut into pieces that threads share, XLA's or, where the interpreter calls, a few of ours: whoever is free takes the next one, so that
-# each element of the result is computed by one thread in one order. Nobody waits for a helper that has not begun.
+# What is large is cut into pieces that threads share, XLA's or, where the interpreter calls, a few of ours: whoever is free takes another one, of its own
+# part while there is any. Each element of the result is computed by one thread in one order. Nobody waits for a helper that has not begun.
 
 cdef extern from *:
     """
@@ -91,8 +91,8 @@ cdef extern from *:
     /* Does the piece of some work that has this number. */
     typedef void (*tj_piece)(const void* work, int64_t number, tj_hand* hand);
     /* `pieces` pieces of some work, for `most` threads. Whoever comes late finds none left, and does not touch the work. Who asked for help takes those
-       before `middle` first, helpers those from there on, and then the other's from their end: of works on the same arrays each mostly has the same
-       parts, which are in its cache. */
+       before `middle` first, helpers those from there on: of works on the same arrays each mostly has the same parts, which are in its cache. taken: by
+       all; own: by who asked; helped: by helpers. */
     typedef struct tj_shared {
         tj_piece piece;
         const void* work;
@@ -102,12 +102,20 @@ cdef extern from *:
     static void tj_leave(tj_shared* shared) {
         if (TJ_ADD(&shared->users, -1) == 1) { free(shared); }
     }
+    /* Which piece is the next of one's own, and after those which of the other's: from their end, so that the two do not meet before all are taken. */
+    static int64_t tj_next_piece(tj_shared* shared, int helps) {
+        int64_t middle = shared->middle, last = shared->pieces - 1, n;
+        if (helps) {
+            n = TJ_ADD(&shared->helped, 1);
+            return middle + n <= last ? middle + n : last - n;
+        }
+        n = shared->own++;
+        return n < middle ? n : last - (n - middle);
+    }
     static void tj_take_pieces(tj_shared* shared, int helps) {
         tj_hand hand = {0};
         while (TJ_ADD(&shared->taken, 1) < shared->pieces) {
-            int64_t n = helps ? TJ_ADD(&shared->helped, 1) : shared->own++, last = shared->pieces - 1;
-            int64_t number = helps ? (n <= last - shared->middle ? shared->middle + n : last - n) : n < shared->middle ? n : last - n + shared->middle;
-            shared->piece(shared->work, number, &hand);
+            shared->piece(shared->work, tj_next_piece(shared, helps), &hand);
             TJ_ADD(&shared->done, 1);
         }
         free(hand.kept);

@@ -1,4 +1,5 @@
-"""Products of any tensors by those of two operators. Compiled where there is a compiler (`torchgrad_jax/_typed`)."""
+"""`matmul` of tensors of any dimensions, by the products of vectors, matrices and batches that are operators. Compiled where there is a compiler
+(`torchgrad_jax/_typed`)."""
 
 from __future__ import annotations
 
