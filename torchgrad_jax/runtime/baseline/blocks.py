@@ -51,7 +51,7 @@ class Chain:
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
         self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
-        self._weight = sum([FUNCTION_WORK if lanes.EXP <= operation[0] <= lanes.COS else 1 for operation in code])
+        self._weight = sum([FUNCTION_WORK if lanes.EXP <= which <= lanes.COS else 1 + (which >= lanes.MUL_ADD) for which, *_ in code])
         self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:

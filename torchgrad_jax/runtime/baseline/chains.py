@@ -254,7 +254,9 @@ class _Builder:
             if slot not in where:
                 where[slot] = self.register(known)
             a, b, c = (*[where[operand] for operand in s.operands], 0, 0)[:3]
-            self.code.append((NUMBERS[s.function], where[slot], a, b, c))
+            only_here = i > 0 and last.get(made[i - 1]) == i and made[i - 1] not in place
+            if not (only_here and self.with_product(s, where[made[i - 1]], where[slot], a, b)):
+                self.code.append((NUMBERS[s.function], where[slot], a, b, c))
             _, rounds, keep = _HALVES.get(facts[slot].letter, _MASKS)
             if rounds and last.get(slot, i) > i and NUMBERS[s.function] not in _EXACT:
                 self.code.append((rounds, where[slot], where[slot], 0, 0))
@@ -263,6 +265,14 @@ class _Builder:
             dead = [where[operand] for operand in dict.fromkeys([*s.operands, slot]) if last.get(operand, i) == i]
             self.free += [register for register in dead if register >= known]
         self.slots = known + self.registers
+
+    def with_product(self, step: Assignable, product: int, result: int, a: int, b: int) -> bool:
+        """Make one operation of a sum, or of a difference from it, and the last operation, if that made this product. False where it is neither."""
+        which, (before, made, *factors, _), other = NUMBERS[step.function], self.code[-1], a if b == product else b
+        if (before, made) != (lanes.MUL, product) or other == product or not (which == lanes.ADD or (which == lanes.SUB and b == product)):
+            return False
+        self.code[-1] = (lanes.MUL_ADD if which == lanes.ADD else lanes.MUL_SUB, result, factors[0], factors[1], other)
+        return True
 
     def is_direct(self, given: Fact) -> bool:
         return given.letter in "fd" and _times(given, self.group.shape) == 0

@@ -29,12 +29,12 @@ _FUNCTIONS = (
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.abs, np.sqrt, np.square, lambda a: 1 / np.sqrt(a), _larger, _smaller, _sign,
     np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, _select, np.copy, lambda a: a != 0,
 )  # fmt: skip
-_OF_HALVES = (
+_FROM_HALVES_ON = (
     np.copy, lambda a: _wide(BRAIN, a), np.copy, lambda a: a.astype(ml_dtypes.bfloat16).view(np.uint16), lambda a: a.astype(np.float16),
-    lambda a: a.astype(ml_dtypes.bfloat16), np.copy,
+    lambda a: a.astype(ml_dtypes.bfloat16), np.copy, lambda a, b, c: a * b + c, lambda a, b, c: c - a * b,
 )  # fmt: skip
 # Of how many operands each is.
-ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18)
+ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
 LOAD, KEEP, SPREAD = 19, 20, 21
@@ -43,6 +43,8 @@ EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
 # From memory of float16 (HALF) and bfloat16 (BRAIN, whose memory is that of uint16) to float32, and back, rounded; float32 rounded to one of them;
 # and as it is.
 WIDEN_HALF, WIDEN_BRAIN, NARROW_HALF, NARROW_BRAIN, ROUND_HALF, ROUND_BRAIN, COPY = range(30, 37)
+# a * b + c and c - a * b, the product rounded as by itself: one pass in place of two.
+MUL_ADD, MUL_SUB = 37, 38
 # The letters of the memory that elements lie in; `kind` below: of masks, too, and of what is as the others are.
 MASK, HALF, BRAIN = ord("?"), ord("e"), ord("H")
 
@@ -101,7 +103,7 @@ def spread(letter: int, kind: int, source: Any, size: int, times: int, begin: in
 
 def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> None:
     """One operation, by its number, on n elements."""
-    function = _OF_HALVES[which - WIDEN_HALF] if which >= WIDEN_HALF else _FUNCTIONS[which]
+    function = _FROM_HALVES_ON[which - WIDEN_HALF] if which >= WIDEN_HALF else _FUNCTIONS[which]
     out[:n] = function(*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 

@@ -3,7 +3,7 @@
 #ifndef TJ_FUNCTIONS
 #define TJ_FUNCTIONS
 static inline float tj_exp(float x) {
-    float kept = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float most = 89.0f < x ? 89.0f : x, kept = -104.0f > most ? -104.0f : most;
     float n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;  /* the nearest integer */
     float r = (kept - n * 0.693359375f) - n * -2.12194440e-4f, scale, again;
     float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r
@@ -13,9 +13,17 @@ static inline float tj_exp(float x) {
     memcpy(&again, &others, 4);
     return (p * (r * r) + r + 1) * scale * again;
 }
+/* Of large x by what exp(2 x) is, without what `tj_exp` does for numbers below and above the normal ones: from 2 x = 30 on it is 1. */
 static inline float tj_tanh(float x) {
-    float size = fabsf(x), z = x * x, far = 1 - 2 / (tj_exp(2 * size) + 1);
+    float size = fabsf(x), z = x * x, twice = 2 * size, kept = 30.0f < twice ? 30.0f : twice, scale, far;
+    float n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;
+    float r = (kept - n * 0.693359375f) - n * -2.12194440e-4f;
+    float q = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r
+              + 5.0000001201e-1f;
     float p = (((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z - 3.33332819422e-1f;
+    int bits = ((int)n + 127) << 23;
+    memcpy(&scale, &bits, 4);
+    far = 1 - 2 / ((q * (r * r) + r) * scale + (scale + 1));
     return copysignf(size < 0.625f ? p * z * size + size : far, x);
 }
 /* See `baseline/special.py`, whose coefficients these are. */
