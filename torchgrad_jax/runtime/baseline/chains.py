@@ -240,6 +240,7 @@ class _Builder:
         self.registers = 0
         known = len(self.operands) + len(self.results)
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
+        self.numbers = {place[slot] for slot in self.operands if facts[slot].size == 1 != group.size}
         where = {slot: place[slot] for slot in self.results if facts[slot].letter in "fd"}
         where |= {slot: place[slot] for slot in self.operands if facts[slot].size == 1 != group.size or self.is_direct(facts[slot])}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
@@ -255,7 +256,7 @@ class _Builder:
                 where[slot] = self.register(known)
             a, b, c = (*[where[operand] for operand in s.operands], 0, 0)[:3]
             only_here = i > 0 and last.get(made[i - 1]) == i and made[i - 1] not in place
-            if not (only_here and self.with_product(s, where[made[i - 1]], where[slot], a, b)):
+            if not (only_here and self.joined(s, where[made[i - 1]], where[slot], a, b)):
                 self.code.append((NUMBERS[s.function], where[slot], a, b, c))
             _, rounds, keep = _HALVES.get(facts[slot].letter, _MASKS)
             if rounds and last.get(slot, i) > i and NUMBERS[s.function] not in _EXACT:
@@ -266,13 +267,20 @@ class _Builder:
             self.free += [register for register in dead if register >= known]
         self.slots = known + self.registers
 
-    def with_product(self, step: Assignable, product: int, result: int, a: int, b: int) -> bool:
-        """Make one operation of a sum, or of a difference from it, and the last operation, if that made this product. False where it is neither."""
-        which, (before, made, *factors, _), other = NUMBERS[step.function], self.code[-1], a if b == product else b
-        if (before, made) != (lanes.MUL, product) or other == product or not (which == lanes.ADD or (which == lanes.SUB and b == product)):
+    def joined(self, step: Assignable, made: int, result: int, a: int, b: int) -> bool:
+        """Make one operation of a step and the last operation, which made this operand of it, if there is one that does both. False if not."""
+        which, (before, out, x, y, _), other = NUMBERS[step.function], self.code[-1], a if b == made else b
+        if out != made or other == made:
             return False
-        self.code[-1] = (lanes.MUL_ADD if which == lanes.ADD else lanes.MUL_SUB, result, factors[0], factors[1], other)
-        return True
+        if before == lanes.MUL and (which == lanes.ADD or (which == lanes.SUB and b == made)):
+            x, y = (y, x) if x in self.numbers else (x, y)
+            both = (lanes.SCALED_ADD if y in self.numbers else lanes.MUL_ADD) + (which == lanes.SUB)
+            self.code[-1] = (both, result, x, y, other)
+            return True
+        if before == lanes.SQRT and which == lanes.ADD:
+            self.code[-1] = (lanes.SQRT_ADD, result, x, other, 0)
+            return True
+        return False
 
     def is_direct(self, given: Fact) -> bool:
         return given.letter in "fd" and _times(given, self.group.shape) == 0

@@ -88,7 +88,7 @@ cdef extern from *:
             more                                                                                                              \\
         }                                                                                                                     \\
     }
-    /* A product, then a sum, each rounded, where the rest of the file may round both at once. */
+    /* Two operations, each rounded, where the rest of the file may round a product and a sum at once. `number` is all of b. */
     #if defined(__clang__)
     #define TJ_ROUNDED
     #define TJ_EACH_ROUNDED _Pragma("clang fp contract(off)")
@@ -99,15 +99,21 @@ cdef extern from *:
     #define TJ_ROUNDED
     #define TJ_EACH_ROUNDED
     #endif
-    #define TJ_WITH_PRODUCTS(name, real)                                                                                      \\
-    TJ_CLONES TJ_ROUNDED static void name(int less, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {   \\
+    #define TJ_PAIRS(name, real, root)                                                                                         \\
+    TJ_CLONES TJ_ROUNDED static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {  \\
         TJ_EACH_ROUNDED                                                                                                       \\
+        const real number = b[0];                                                                                             \\
         Py_ssize_t i;                                                                                                         \\
-        if (less) { TJ_APART for (i = 0; i < n; i++) { out[i] = c[i] - a[i] * b[i]; } }                                       \\
-        else { TJ_APART for (i = 0; i < n; i++) { out[i] = a[i] * b[i] + c[i]; } }                                            \\
+        switch (which) {                                                                                                      \\
+            TJ_LOOP(37, a[i] * b[i] + c[i])                                                                                   \\
+            TJ_LOOP(38, c[i] - a[i] * b[i])                                                                                   \\
+            TJ_LOOP(39, a[i] * number + c[i])                                                                                 \\
+            TJ_LOOP(40, c[i] - a[i] * number)                                                                                 \\
+            TJ_LOOP(41, root(a[i]) + b[i])                                                                                    \\
+        }                                                                                                                     \\
     }
-    TJ_WITH_PRODUCTS(tj_products_float, float)
-    TJ_WITH_PRODUCTS(tj_products_double, double)
+    TJ_PAIRS(tj_pair_float, float, sqrtf)
+    TJ_PAIRS(tj_pair_double, double, sqrt)
     /* Memory of whoever has Python's lock: for one chain at a time. */
     static void* tj_scratch_work(void) { static int64_t room[32]; return room; }
     static char** tj_scratch_starts(void) { static char* starts[128]; return starts; }
@@ -131,8 +137,8 @@ cdef extern from *:
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
-    void tj_products_float(int less, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
-    void tj_products_double(int less, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
+    void tj_pair_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
+    void tj_pair_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
     void tj_factorize_one(float* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
     void tj_factorize_two(double* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
     int64_t tj_cholesky_one(float* a, int64_t size) noexcept nogil
@@ -278,9 +284,9 @@ cdef inline void spread(
 cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* out, Py_ssize_t n) noexcept nogil:
     if which >= MUL_ADD:
         if letter == 102:
-            tj_products_float(which - MUL_ADD, <float*>a, <float*>b, <float*>c, <float*>out, n)
+            tj_pair_float(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
         else:
-            tj_products_double(which - MUL_ADD, <double*>a, <double*>b, <double*>c, <double*>out, n)
+            tj_pair_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
     elif letter == 102:
         tj_lane_float(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
     else:

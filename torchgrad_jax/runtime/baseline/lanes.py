@@ -31,10 +31,11 @@ _FUNCTIONS = (
 )  # fmt: skip
 _FROM_HALVES_ON = (
     np.copy, lambda a: _wide(BRAIN, a), np.copy, lambda a: a.astype(ml_dtypes.bfloat16).view(np.uint16), lambda a: a.astype(np.float16),
-    lambda a: a.astype(ml_dtypes.bfloat16), np.copy, lambda a, b, c: a * b + c, lambda a, b, c: c - a * b,
+    lambda a: a.astype(ml_dtypes.bfloat16), np.copy, *(lambda a, b, c: a * b + c, lambda a, b, c: c - a * b) * 2,
+    lambda a, b: np.sqrt(a) + b,
 )  # fmt: skip
 # Of how many operands each is.
-ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3)
+ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3, 3, 3, 2)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
 LOAD, KEEP, SPREAD = 19, 20, 21
@@ -43,8 +44,8 @@ EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
 # From memory of float16 (HALF) and bfloat16 (BRAIN, whose memory is that of uint16) to float32, and back, rounded; float32 rounded to one of them;
 # and as it is.
 WIDEN_HALF, WIDEN_BRAIN, NARROW_HALF, NARROW_BRAIN, ROUND_HALF, ROUND_BRAIN, COPY = range(30, 37)
-# a * b + c and c - a * b, the product rounded as by itself: one pass in place of two.
-MUL_ADD, MUL_SUB = 37, 38
+# Two operations in one pass, each rounded as by itself: a * b + c and c - a * b; the same where b is one number; sqrt(a) + b.
+MUL_ADD, MUL_SUB, SCALED_ADD, SCALED_SUB, SQRT_ADD = range(37, 42)
 # The letters of the memory that elements lie in; `kind` below: of masks, too, and of what is as the others are.
 MASK, HALF, BRAIN = ord("?"), ord("e"), ord("H")
 
