@@ -2,28 +2,37 @@
    `baseline/special.py`'s own. */
 #ifndef TJ_FUNCTIONS
 #define TJ_FUNCTIONS
-static inline float tj_exp(float x) {
-    float most = 89.0f < x ? 89.0f : x, kept = -104.0f > most ? -104.0f : most;
-    float n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;  /* the nearest integer */
-    float r = (kept - n * 0.693359375f) - n * -2.12194440e-4f, scale, again;
+/* exp(r) - 1, where x = whole * log(2) + r and |r| is at most half of log(2). */
+static inline float tj_exp_of_rest(float x, int* whole) {
+    float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f;  /* the nearest integer */
+    float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
     float p = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r
               + 5.0000001201e-1f;
-    int whole = (int)n, half = whole >> 1, bits = (half + 127) << 23, others = (whole - half + 127) << 23;
-    memcpy(&scale, &bits, 4);
-    memcpy(&again, &others, 4);
-    return (p * (r * r) + r + 1) * scale * again;
+    *whole = (int)n;
+    return p * (r * r) + r;
 }
-/* Of large x by what exp(2 x) is, without what `tj_exp` does for numbers below and above the normal ones: from 2 x = 30 on it is 1. */
+/* 2 to a whole number from -126 to 127. */
+static inline float tj_power_of_two(int whole) {
+    int bits = (whole + 127) << 23;
+    float found;
+    memcpy(&found, &bits, 4);
+    return found;
+}
+static inline float tj_exp(float x) {
+    float most = 89.0f < x ? 89.0f : x, kept = -104.0f > most ? -104.0f : most;
+    int whole, half;
+    float found = tj_exp_of_rest(kept, &whole) + 1;
+    half = whole >> 1;  /* as of all of it there may be no normal number */
+    return found * tj_power_of_two(half) * tj_power_of_two(whole - half);
+}
+/* Of large x by exp(2 x), a normal number here: from 2 x = 30 on the result is 1. */
 static inline float tj_tanh(float x) {
-    float size = fabsf(x), z = x * x, twice = 2 * size, kept = 30.0f < twice ? 30.0f : twice, scale, far;
-    float n = (kept * 1.44269504f + 12582912.0f) - 12582912.0f;
-    float r = (kept - n * 0.693359375f) - n * -2.12194440e-4f;
-    float q = ((((1.9875691500e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r + 1.6666665459e-1f) * r
-              + 5.0000001201e-1f;
+    float size = fabsf(x), z = x * x, twice = 2 * size, kept = 30.0f < twice ? 30.0f : twice, less, scale, far;
     float p = (((-5.70498872745e-3f * z + 2.06390887954e-2f) * z - 5.37397155531e-2f) * z + 1.33314422036e-1f) * z - 3.33332819422e-1f;
-    int bits = ((int)n + 127) << 23;
-    memcpy(&scale, &bits, 4);
-    far = 1 - 2 / ((q * (r * r) + r) * scale + (scale + 1));
+    int whole;
+    less = tj_exp_of_rest(kept, &whole);
+    scale = tj_power_of_two(whole);
+    far = 1 - 2 / (less * scale + (scale + 1));
     return copysignf(size < 0.625f ? p * z * size + size : far, x);
 }
 /* See `baseline/special.py`, whose coefficients these are. */
