@@ -258,7 +258,7 @@ def test_the_loops_are_those_of_arrays(dtype, size):
         ([(np.multiply, "an", "p"), (np.subtract, "cp", "s")], 1),
         ([(np.multiply, "na", "p"), (np.subtract, "cp", "s")], 1),
         ([(np.multiply, "na", "p"), (np.add, "pn", "s")], 1),
-        ([(np.multiply, "nn", "p"), (np.multiply, "pa", "q"), (np.add, "qc", "s")], None),
+        ([(np.multiply, "nn", "p"), (np.multiply, "pa", "q"), (np.add, "qc", "s")], 1),
         ([(np.multiply, "aa", "p"), (np.add, "pa", "s")], 1),
         ([(np.sqrt, "a", "p"), (np.add, "pn", "s")], 1),
         ([(np.sqrt, "a", "p"), (np.add, "bp", "s")], 1),
@@ -274,7 +274,8 @@ def test_the_loops_are_those_of_arrays(dtype, size):
     ],
 )
 def test_a_product_that_one_sum_reads_next_is_one_operation_with_it(steps, operations, size, dtype):
-    """So is a square root. To the bit: the product is rounded, which no instruction that multiplies and adds at once does."""
+    """So is a square root, and a difference from a product. To the bit: the product is rounded, which no instruction that multiplies and adds at once
+    does."""
     rng = np.random.default_rng(0)
     values = {name: contents(rng, (size,), dtype) for name in "abc"} | {"n": contents(rng, (), dtype)}
     steps = [(function, list(operands), result) for function, operands, result in steps]
@@ -285,7 +286,7 @@ def test_a_product_that_one_sum_reads_next_is_one_operation_with_it(steps, opera
         with np.errstate(all="ignore"):
             assert_same(found(list(values.values())), [expected[w] for w in wanted])
     made = [call[0] for call in found.ready[0] if type(call[0]) is blocks.Chain]
-    assert operations is None or [chain.work() // size for chain in made] == [operations]
+    assert [chain.work() // size for chain in made if chain.shape] == [operations]
 
 
 @pytest.mark.skipif(not compiled, reason="Python has NumPy's functions")

@@ -76,7 +76,7 @@ class Chain:
         return made[0] if len(made) == 1 else made
 
     def work(self) -> int:
-        """How many operations there are on numbers."""
+        """How many numbers its operations write; two that are one pass count once."""
         return self._size * self._operations
 
     def is_shared(self) -> bool:

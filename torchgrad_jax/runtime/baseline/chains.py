@@ -268,7 +268,8 @@ class _Builder:
         self.slots = known + self.registers
 
     def joined(self, step: Assignable, made: int, result: int, a: int, b: int) -> bool:
-        """Make one operation of a step and the last operation, which made this operand of it, if there is one that does both. False if not."""
+        """Make one operation of a step and the last one of the code, if that made the operand at `made` and there is one that does both.
+        False, and nothing has changed, if not. Nothing else may read that operand."""
         which, (before, out, x, y, _), other = NUMBERS[step.function], self.code[-1], a if b == made else b
         if out != made or other == made:
             return False
