@@ -36,8 +36,8 @@ cdef extern from *:
             of_cell[j] = c * f;
         }
     }
-    /* How many sequences a part has, but of so many parts at most; and how much work is worth to be shared. */
-    enum { TJ_SEQUENCES = 8, TJ_MOST_PARTS = 8, TJ_LONG = 1 << 19 };
+    /* How many sequences a part has, but of so many parts at most; how much work is worth to be shared; and of how many rows weights are turned at once. */
+    enum { TJ_SEQUENCES = 8, TJ_MOST_PARTS = 8, TJ_LONG = 1 << 19, TJ_ROWS_TURNED = 16 };
     /* An LSTM's steps, or their gradient. Sequences do not know of each other, so each of `parts` is some of them at all times. turned: the weights'
        transpose.
        given: sums of the inputs (times, batch, 4 width), weights (4 width, width), the first state and cell (batch, width); made: states and the last
@@ -96,7 +96,7 @@ cdef extern from *:
     /* how: times, batch, width, and whether the last time comes first. */
     static void tj_recur(const tj_call* call, float* const* given, int64_t count, float* const* made, int64_t results, const int64_t* how) {
         tj_recurrence p = {call, given, made, 0, count, how[0], how[1], how[2], how[3], 1};
-        int64_t width = how[2], i, j;
+        int64_t width = how[2], first, i, j;
         if (p.times * p.batch * width * width >= TJ_LONG) {
             p.parts = tj_pieces(p.batch, TJ_SEQUENCES);
             if (p.parts > TJ_MOST_PARTS) { p.parts = TJ_MOST_PARTS; }
@@ -107,7 +107,11 @@ cdef extern from *:
         }
         p.turned = (float*)malloc((size_t)(4 * width * width * 4));
         if (!p.turned) { abort(); }
-        for (i = 0; i < 4 * width; i++) { for (j = 0; j < width; j++) { p.turned[j * 4 * width + i] = given[1][i * width + j]; } }
+        /* A line of memory at a time: columns by themselves are in few places of the first cache. */
+        for (first = 0; first < 4 * width; first += TJ_ROWS_TURNED) {
+            int64_t end = first + TJ_ROWS_TURNED < 4 * width ? first + TJ_ROWS_TURNED : 4 * width;
+            for (j = 0; j < width; j++) { for (i = first; i < end; i++) { p.turned[j * 4 * width + i] = given[1][i * width + j]; } }
+        }
         tj_do(call, tj_recur_part, &p, p.parts, 0);
         free(p.turned);
     }
