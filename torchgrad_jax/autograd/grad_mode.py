@@ -47,11 +47,16 @@ def _is_grad_layout_enforcement_enabled() -> bool:
     return per_thread.recorder.flags.grad_layout
 
 
-def _set_grad_enabled(rec: Recorder, mode: bool) -> None:
+def exchange_grad_mode(mode: bool) -> bool:
+    """Set the grad mode of the calling thread. Returns what it was."""
+    rec = per_thread.recorder
     if rec.inference:  # nothing is recorded in inference mode, whatever the grad mode
+        before = rec.flags.grad_in_inference
         rec.flags.grad_in_inference = mode
     else:
+        before = rec.grad_enabled
         rec.grad_enabled = mode
+    return before
 
 
 def _set_inference(rec: Recorder, mode: bool) -> None:
@@ -135,12 +140,11 @@ class _GradMode(Mode):
         self._previous = []
 
     def __enter__(self) -> None:
-        self.prev = is_grad_enabled()
+        self.prev = exchange_grad_mode(self.mode)
         self._previous.append(self.prev)
-        _set_grad_enabled(per_thread.recorder, self.mode)
 
     def __exit__(self, *exc: object) -> None:
-        _set_grad_enabled(per_thread.recorder, self._previous.pop())
+        exchange_grad_mode(self._previous.pop())
 
 
 class _OptionalCall(_GradMode):
@@ -154,7 +158,7 @@ class _OptionalCall(_GradMode):
         return made(function)
 
     def __init__(self, function: Any = None) -> None:
-        super().__init__()
+        self._previous = []
 
 
 class no_grad(_OptionalCall):
@@ -176,15 +180,14 @@ class set_grad_enabled(_GradMode):
         super().__init__()
         _expect_bool("set_grad_enabled", "enabled", mode)
         self.mode = mode
-        self.prev = is_grad_enabled()
-        _set_grad_enabled(per_thread.recorder, mode)
+        self.prev = exchange_grad_mode(mode)
 
     def __enter__(self) -> None:
         self._previous.append(self.prev)
-        _set_grad_enabled(per_thread.recorder, self.mode)
+        exchange_grad_mode(self.mode)
 
     def __call__(self, function: Any) -> Any:
-        _set_grad_enabled(per_thread.recorder, self.prev)
+        exchange_grad_mode(self.prev)
         return super().__call__(function)
 
     def __repr__(self) -> str:

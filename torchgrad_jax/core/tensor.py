@@ -362,6 +362,8 @@ class Tensor(TensorFields, _Base):
 
 def wrap_dim(dim: int, ndim: int) -> int:
     """A dimension counted from the front. IndexError with PyTorch's text where it is out of range."""
+    if 0 <= dim < ndim:
+        return dim
     size = max(ndim, 1)
     if not -size <= dim < size:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-size}, {size - 1}], but got {dim})")

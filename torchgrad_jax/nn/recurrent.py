@@ -157,6 +157,11 @@ def _expect_dimensions(x: Any, wanted: int) -> None:
 # ---------------------------------------------------------------------- the functions
 
 
+def _width_of(state: Tensor) -> int:
+    shape = state._aval.shape
+    return shape[2] if len(shape) > 2 else state.size(2)
+
+
 @public("torch")
 def lstm(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Layers of an LSTM: ``lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)`` of padded sequences,
@@ -169,7 +174,7 @@ def lstm(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     if len(hx) != 2:
         raise RuntimeError("lstm expects two hidden states")
     given = _Options(*options[:5])
-    weights = _weights(params, given.has_biases, hx[0].size(2) != hx[1].size(2))
+    weights = _weights(params, given.has_biases, _width_of(hx[0]) != _width_of(hx[1]))
     if packed:
         return _packed(_lstm_layer, arguments[0], arguments[1], hx, weights, given)  # type: ignore[return-value] - three of them
     return _padded(_lstm_layer, arguments[0], hx, weights, given, options[5])  # type: ignore[return-value] - three of them

@@ -104,6 +104,7 @@ class ByParameter(Optimizer):
     def _rule_step(self, group: dict[str, Any]) -> None:
         params, grads, states = [], [], []
         h, names, check = settings_of(group), self._rule_names(group), self._rule_check
+        has_state = bool(names or self._rule_scalars)
         for p in group["params"]:
             grad = p.grad
             if grad is not None:
@@ -113,8 +114,8 @@ class ByParameter(Optimizer):
                     self._rule_check_sparse(group)
                 if h.fused and not p.is_floating_point():
                     raise RuntimeError(FUSED_DTYPES.format(p.dtype, p.device))
-                state = self.state[p] if names or self._rule_scalars else {}
-                if not state:
+                state = self.state[p] if has_state else {}
+                if has_state and not state:
                     state.update(self._rule_state_of(p, group))
                 params.append(p)
                 grads.append(grad)

@@ -6,12 +6,12 @@ import functools
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
-from torchgrad_jax.autograd.grad_mode import enable_grad, set_grad_enabled
+from torchgrad_jax.autograd.grad_mode import enable_grad, exchange_grad_mode, set_grad_enabled
 from torchgrad_jax.core.node import RemovableHandle, registered
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
@@ -54,8 +54,15 @@ def _use_grad_for_differentiable(step: _F) -> _F:
 
     @functools.wraps(step)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with set_grad_enabled(self.defaults.get("differentiable", False)):
+        follows = self.defaults.get("differentiable", False)
+        if follows is not False:
+            with set_grad_enabled(follows):
+                return step(self, *args, **kwargs)
+        before = exchange_grad_mode(False)
+        try:
             return step(self, *args, **kwargs)
+        finally:
+            exchange_grad_mode(before)
 
     return wrapper  # type: ignore[return-value] - of the same signature
 
@@ -68,13 +75,17 @@ def evaluated(closure: Callable[[], Any] | None) -> Any:
         return closure()
 
 
-@contextmanager
-def _range(name: str) -> Iterator[None]:
-    """A range of this name in profiles."""
+def _range(optimizer: Any, method: str) -> AbstractContextManager[None]:
+    """A range named after a method in profiles, where one is being made."""
     watch = per_thread.recorder.flags.watch
-    if watch is None:
-        yield
-        return
+    return _NOTHING if watch is None else _watched(watch, f"Optimizer.{method}#{type(optimizer).__name__}.{method}")
+
+
+_NOTHING = nullcontext()
+
+
+@contextmanager
+def _watched(watch: Any, name: str) -> Iterator[None]:
     begun = watch.begin_range(name)
     try:
         yield
@@ -156,7 +167,7 @@ class Optimizer:
         @functools.wraps(func)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             self: Optimizer = args[0]
-            with _range(f"Optimizer.step#{type(self).__name__}.step"):
+            with _range(self, "step"):
                 for hook in chain(_global_optimizer_pre_hooks.values(), self._optimizer_step_pre_hooks.values()):
                     result = hook(self, args, kwargs)
                     if result is not None:
@@ -204,7 +215,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Take the gradients of all parameters away, or (set_to_none=False) make them zero."""
-        with _range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+        with _range(self, "zero_grad"):
             for p in _params_of(self.param_groups):
                 if set_to_none:
                     p.grad = None

@@ -21,7 +21,7 @@ from torchgrad_jax.runtime.value import Value, constant, is_tracer, watches
 def settings_of(group: dict[str, Any]) -> SimpleNamespace:
     """The settings of a group: numbers in place of tensors whose values are at hand, unless a graph is to lead to them."""
     found = SimpleNamespace(maximize=False, fused=False)
-    vars(found).update({k: _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
+    vars(found).update({k: v if type(v) in _AS_THEY_ARE else _setting(v) for k, v in group.items() if k not in ("params", "param_names")})
     found.fused = bool(found.fused)
     level = per_thread.recorder.level
     if level is not None and type(group.get("lr")) is float:
@@ -30,9 +30,10 @@ def settings_of(group: dict[str, Any]) -> SimpleNamespace:
     return found
 
 
+_AS_THEY_ARE = frozenset((float, int, bool, type(None)))
+
+
 def _setting(v: Any) -> Any:
-    if type(v) is float:
-        return v
     if isinstance(v, Tensor):
         known = None if per_thread.recorder.grad_enabled else v._read().at_hand()
         return (v.reshape(()) if v.dim() else v) if known is None or is_tracer(known) else known.item()

@@ -153,21 +153,21 @@ class RNNBase(Module):
 
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """ValueError, RuntimeError for an input of another dtype, rank or width."""
-        dtype = self._flat_weights[0].dtype
-        if input.dtype is not dtype and per_thread.recorder.flags.casting is None:
+        given, weight = input._aval, self._flat_weights[0]
+        if given.dtype != weight._aval.dtype and per_thread.recorder.flags.casting is None:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert input: input.to({dtype}), or convert model: "
-                f"model.to({input.dtype})"
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
+                f"model: model.to({input.dtype})"
             )
         expected = 3 if batch_sizes is None else 2
-        if input.dim() != expected:
-            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
-        if self.input_size != input.size(-1):
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+        if given.ndim != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {given.ndim}")
+        if self.input_size != given.shape[-1]:
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {given.shape[-1]}")
 
     def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
         """The size of the states for an input."""
-        batch = input.size(0 if self.batch_first else 1) if batch_sizes is None else batch_of(batch_sizes)
+        batch = input._aval.shape[0 if self.batch_first else 1] if batch_sizes is None else batch_of(batch_sizes)
         return self._rnn_states, batch, self.proj_size or self.hidden_size
 
     @property
@@ -176,7 +176,7 @@ class RNNBase(Module):
 
     def check_hidden_size(self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}") -> None:
         """RuntimeError for states of another size."""
-        if hx.size() != expected_hidden_size:
+        if hx._aval.shape != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
@@ -206,12 +206,13 @@ class RNNBase(Module):
         self._update_flat_weights()
         if isinstance(input, PackedSequence):
             return self._rnn_run_packed(input, hx)
-        if input.dim() not in (2, 3):
-            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}{self._rnn_rank_said} instead")
-        batched, dim = input.dim() == 3, 0 if self.batch_first else 1
+        rank, dim = input.dim(), 0 if self.batch_first else 1
+        if rank not in (2, 3):
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {rank}{self._rnn_rank_said} instead")
+        batched = rank == 3
         if not batched:
             input = input.unsqueeze(dim)
-        hx = self._rnn_zeros(input, input.size(dim)) if hx is None else self._rnn_with_batch(hx, batched)
+        hx = self._rnn_zeros(input, input._aval.shape[dim]) if hx is None else self._rnn_with_batch(hx, batched)
         self.check_forward_args(input, hx, None)
         output, *last = self._rnn_call(input, hx, self._flat_weights, *self._rnn_options(), self.batch_first)
         return (output, self._rnn_hidden(last)) if batched else (output.squeeze(dim), self._rnn_hidden([t.squeeze(1) for t in last]))
@@ -339,7 +340,8 @@ class LSTM(RNNBase):
         return self._rnn_run(input, hx)
 
     def _rnn_zeros(self, input: Tensor, batch: int) -> Any:
-        return self._rnn_no_states(input, batch, self.proj_size or self.hidden_size), self._rnn_no_states(input, batch, self.hidden_size)
+        cells = self._rnn_no_states(input, batch, self.hidden_size)
+        return self._rnn_no_states(input, batch, self.proj_size) if self.proj_size else cells, cells
 
     def _rnn_with_batch(self, hx: Any, batched: bool) -> Any:
         kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)

@@ -51,6 +51,6 @@ cdef class Spread:
 
 
 cdef class Loop:
-    cdef public bint rows
+    cdef public int of
     cdef public object how
     cdef public list results

@@ -180,20 +180,26 @@ class Spread:
         return made
 
 
+# Which of C's loops it is: one over rows (`rowwise`), along a dimension (`looping`), or over an LSTM's times (`recurring`).
+ROWS, ALONG, TIMES = range(3)
+
+
 class Loop:
-    """The function of a step that one of C's loops carries out. rows: whether it is one over rows (`rowwise`), or along a dimension (`looping`); how:
-    what that is told; results: their shapes and dtypes. It gives the one result, or the list of several."""
+    """The function of a step that one of C's loops carries out. of: which; how: what that is told; results: their shapes and dtypes. It gives the one
+    result, or the list of several."""
 
-    __slots__ = ("rows", "how", "results")
+    __slots__ = ("of", "how", "results")
 
-    def __init__(self, rows: bool, how: Any, results: list[tuple[tuple[int, ...], Any]]) -> None:
-        self.rows, self.how, self.results = rows, how, results
+    def __init__(self, of: int, how: Any, results: list[tuple[tuple[int, ...], Any]]) -> None:
+        self.of, self.how, self.results = of, how, results
 
     def __call__(self, *given: Any) -> Any:
         made = [of_c.empty(shape, dtype) for shape, dtype in self.results]
         arrays = [contiguous(x) for x in given]
-        if self.rows:
+        if self.of == ROWS:
             handlers.by_rows(arrays, made, self.how)
-        else:
+        elif self.of == ALONG:
             handlers.loop(arrays, made, self.how)
+        else:
+            handlers.recur(arrays, made, self.how)
         return made[0] if len(made) == 1 else made

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import Loop
+from torchgrad_jax.runtime.baseline.carrying import ALONG, ROWS, TIMES, Loop
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, product, weight
 from torchgrad_jax.runtime.baseline.rules import rule
@@ -165,7 +165,7 @@ def _cost_of_rows(eqn: Any) -> float:
 
 @rule("rowwise", cost=_cost_of_rows, fresh=True)
 def _by_rows(eqn: Any) -> Any:
-    return Loop(True, how_of_rows(*[v.aval for v in eqn.invars], **eqn.params), _results(eqn))
+    return Loop(ROWS, how_of_rows(*[v.aval for v in eqn.invars], **eqn.params), _results(eqn))
 
 
 def how_of_steps(*operands: Any, reverse: bool) -> np.ndarray:
@@ -181,14 +181,7 @@ def _cost_of_steps(eqn: Any) -> float:
 
 @rule("lstm_steps", "lstm_steps_grad", cost=_cost_of_steps, fresh=True)
 def _steps(eqn: Any) -> Any:
-    how, shapes = how_of_steps(eqn.invars[0].aval, **eqn.params), [v.aval.shape for v in eqn.outvars]
-
-    def recur(*given: Any) -> Any:
-        made = [np.empty(shape, np.float32) for shape in shapes]
-        handlers.recur([contiguous(x) for x in given], made, how)
-        return made
-
-    return recur
+    return Loop(TIMES, how_of_steps(eqn.invars[0].aval, **eqn.params), _results(eqn))
 
 
 # ---------------------------------------------------------------------- along a dimension
@@ -219,7 +212,7 @@ def _cost(eqn: Any) -> float:
 @rule(*LOOPS, cost=_cost, fresh=True)
 def _along(eqn: Any) -> Any:
     how = how_along(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return Loop(False, how, _results(eqn))
+    return Loop(ALONG, how, _results(eqn))
 
 
 def _results(eqn: Any) -> list[tuple[tuple[int, ...], Any]]:
@@ -241,7 +234,7 @@ def _cost_of_groups(eqn: Any) -> float:
 @rule("group", "group_grad", cost=_cost_of_groups, fresh=True)
 def _groups(eqn: Any) -> Any:
     how = how_of_groups(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return Loop(False, how, _results(eqn))
+    return Loop(ALONG, how, _results(eqn))
 
 
 def how_of_spelling(name: str, *avals: Any, blank: int, zero_infinity: bool = False) -> np.ndarray:
@@ -259,7 +252,7 @@ def _cost_of_spelling(eqn: Any) -> float:
 @rule("spell", "spell_grad", cost=_cost_of_spelling, fresh=True)
 def _spelling(eqn: Any) -> Any:
     how = how_of_spelling(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params)
-    return Loop(False, how, _results(eqn))
+    return Loop(ALONG, how, _results(eqn))
 
 
 def are_beside(shape: Ints, index: Ints, dim: int) -> bool:
