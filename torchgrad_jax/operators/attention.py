@@ -14,11 +14,14 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
-from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.activation import softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline.loops import how_of_attention
+from torchgrad_jax.runtime.compiling import primitives
+from torchgrad_jax.runtime.compiling.foreign import ATTENTION
 
 
 def _times(x: Any, y: Any) -> Any:
@@ -100,6 +103,53 @@ def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
     return _sum_of_shared(_times(jnp.swapaxes(weights, -1, -2), wide(grad0)), value.shape)
 
 
+def _attended(query: Any, key: Any, value: Any, *, is_causal: bool, scale: float) -> tuple[Any, Any]:
+    weights = _weights(_scores(query, key, None, is_causal, scale), False)
+    return _output(weights, query, value, None), weights
+
+
+def _attended_back(grad: Any, query: Any, key: Any, value: Any, weights: Any, *, is_causal: bool, scale: float) -> tuple[Any, Any, Any]:
+    """The gradients of the three, of that of the output."""
+    given = (value, weights, None)
+    return (
+        _query_grad(grad, query, key, *given, scale, 0),
+        _key_grad(grad, query, key, *given, scale, 0),
+        _value_grad(grad, *given),
+    )
+
+
+def _shapes(query: Any, key: Any, value: Any, **parameters: Any) -> list[tuple[int, ...]]:
+    return [query.shape, (*query.shape[:3], key.shape[2])]
+
+
+def _shapes_back(grad: Any, query: Any, key: Any, value: Any, weights: Any, **parameters: Any) -> list[tuple[int, ...]]:
+    return [query.shape, key.shape, value.shape]
+
+
+_ATTENTION = primitives.primitive("attention", _attended, primitives.Loop(ATTENTION, how_of_attention, _shapes))
+_ATTENTION_GRAD = primitives.primitive("attention_grad", _attended_back, primitives.Loop(ATTENTION, how_of_attention, _shapes_back))
+
+
+def _has_loop(query: Any, key: Any, value: Any, *others: Any) -> bool:
+    """Whether there is a loop of C's for them: of single precision, with as many heads of keys and values as of queries."""
+    alike = query.ndim == 4 and query.shape[1] == key.shape[1] == value.shape[1]
+    return alike and all([x.dtype == np.float32 and x.size > 0 for x in (query, key, value, *others)]) and primitives.has(ATTENTION)
+
+
+def _gradients(
+    grad0: Any, grad1: Any, query: Any, key: Any, value: Any, weights: Any, dropout_mask: Any, is_causal: bool, scale: float
+) -> dict[str, Any]:  # fmt: skip
+    if grad0 is not None and grad1 is None and _has_loop(query, key, value, grad0):
+        found = _ATTENTION_GRAD.bind(grad0, query, key, value, weights, is_causal=bool(is_causal), scale=float(scale))
+        return dict(zip(("query", "key", "value"), found, strict=True))
+    grad0, grad1 = jnp.zeros_like(query) if grad0 is None else grad0, 0 if grad1 is None else grad1
+    return {
+        "query": _query_grad(grad0, query, key, value, weights, dropout_mask, scale, grad1),
+        "key": _key_grad(grad0, query, key, value, weights, dropout_mask, scale, grad1),
+        "value": _value_grad(grad0, value, weights, dropout_mask),
+    }
+
+
 _FORMULAS = {
     "query": _query_grad, "key": _key_grad, "value": _value_grad,
     "attn_mask": lambda grad0, query, value, weights, dropout_mask, grad1: _scores_grad(grad0, query, value, weights, dropout_mask, grad1),
@@ -134,8 +184,11 @@ for _name, _node in (
     @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,
         toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
         results=("output", "weights"), keeps=("output",) if _name == "attention_fused" else (),
-        shows=("query", "key", "value") if _name == "attention_fused" else (), grads=_FORMULAS, validate=_floating)  # fmt: skip
+        shows=("query", "key", "value") if _name == "attention_fused" else (), validate=_floating,
+        grads={name: Together(_gradients, name) for name in ("query", "key", "value")} if _name == "attention_fused" else _FORMULAS)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
+        if attn_mask is None and dropout_mask is None and _has_loop(query, key, value):
+            return tuple(_ATTENTION.bind(query, key, value, is_causal=bool(is_causal), scale=float(scale)))
         weights = _weights(_scores(query, key, attn_mask, is_causal, scale), attn_mask is not None)
         return _output(weights, query, value, dropout_mask).astype(query.dtype), weights

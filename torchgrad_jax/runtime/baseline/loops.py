@@ -1,5 +1,5 @@
 """Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, sums of a few elements along a
-dimension, softmax and standardization of rows, the steps of an LSTM, what is folded along a dimension, read and written at places there and selected
+dimension, softmax and standardization of rows, the steps of an LSTM, attention, what is folded along a dimension, read and written at places there and selected
 from its order, groups of channels, and paths that spell a target (`compiling/primitives.py`)."""
 
 from __future__ import annotations
@@ -182,6 +182,57 @@ def _cost_of_steps(eqn: Any) -> float:
 @rule("lstm_steps", "lstm_steps_grad", cost=_cost_of_steps, fresh=True)
 def _steps(eqn: Any) -> Any:
     return Loop(TIMES, how_of_steps(eqn.invars[0].aval, **eqn.params), _results(eqn))
+
+
+def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
+    """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's."""
+    query, key = operands[len(operands) // 5 :][:2]
+    return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32))], np.int64)
+
+
+def _cost_of_attention(eqn: Any) -> float:
+    samples, heads, queries, keys, width = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params).tolist()[:5]
+    products = 2 * len(eqn.outvars)  # of the gradient three more
+    weights = samples * heads * queries * keys
+    return products * product(samples * heads, queries, width, keys, np.dtype(np.float32)) / 2 + 2 * _GATE * weights
+
+
+def _with_heads(x: Any) -> Any:
+    """The array, or a copy of it, such that features are next to each other and rows do not overlap."""
+    row, feature = x.strides[2:]
+    return x if feature == x.itemsize and row >= x.shape[3] * feature and x.strides[0] >= 0 <= x.strides[1] else np.ascontiguousarray(x)
+
+
+def _lying_as(x: Any) -> Any:
+    """A new array (samples, heads, rows, features) of which the heads of a row are next to each other if those of `x` are."""
+    samples, heads, rows, width = x.shape
+    if x.strides[1] >= x.strides[2]:
+        return np.empty(x.shape, x.dtype)
+    return np.empty((samples, rows, heads, width), x.dtype).transpose(0, 2, 1, 3)
+
+
+@rule("attention", cost=_cost_of_attention)
+def _attention(eqn: Any) -> Any:
+    how, shape = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[1].aval.shape
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        made, weights = [_lying_as(query)], np.empty(shape, np.float32)
+        handlers.attend([_with_heads(query), _with_heads(key), _with_heads(value)], made, weights, how)
+        return [*made, weights]
+
+    return attend
+
+
+@rule("attention_grad", cost=_cost_of_attention)
+def _attention_grad(eqn: Any) -> Any:
+    how = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params)
+
+    def attend_back(grad: Any, query: Any, key: Any, value: Any, weights: Any) -> Any:
+        made = [_lying_as(query), _lying_as(key), _lying_as(value)]
+        handlers.attend([_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)], made, contiguous(weights), how)
+        return made
+
+    return attend_back
 
 
 # ---------------------------------------------------------------------- along a dimension

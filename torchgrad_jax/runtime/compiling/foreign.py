@@ -1,5 +1,5 @@
 """Foreign functions of XLA's: matrix products, reductions, convolutions, the largest elements of windows, images at points, sums
-of a few elements along a dimension, softmax and standardization of rows, what runs along a dimension, and the steps of an LSTM."""
+of a few elements along a dimension, softmax and standardization of rows, what runs along a dimension, the steps of an LSTM, and attention."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import jax
 
 from torchgrad_jax.runtime.native import blas, handlers
 
-PRODUCT, REDUCTION, CONVOLUTION, POOLING, SAMPLING, TAPS, ROWS, ALONG, LSTM = [
-    f"torchgrad_jax_{name}" for name in ("product", "reduction", "convolution", "pooling", "sampling", "taps", "rows", "along", "lstm")
+PRODUCT, REDUCTION, CONVOLUTION, POOLING, SAMPLING, TAPS, ROWS, ALONG, LSTM, ATTENTION = [
+    f"torchgrad_jax_{name}" for name in ("product", "reduction", "convolution", "pooling", "sampling", "taps", "rows", "along", "lstm", "attention")
 ]
 _HANDLERS = {
     PRODUCT: handlers.product, REDUCTION: handlers.reducer, CONVOLUTION: handlers.convolution, POOLING: handlers.pooler,
     SAMPLING: handlers.sampler, TAPS: handlers.resampler, ROWS: handlers.row_handler, ALONG: handlers.looper, LSTM: handlers.recurrer,
+    ATTENTION: handlers.attender,
 }  # fmt: skip
 # The versions of XLA's interface, 0.x, that `sharing.pxd` was written for: those of JAX 0.10 and 0.11.
 _VERSIONS = (3, 4)

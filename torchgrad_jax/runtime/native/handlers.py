@@ -8,6 +8,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.native import (
     arrays,
+    attending,
     convolving,
     looping,
     multiplying,
@@ -132,6 +133,16 @@ def recurrer(minor: int) -> Any:
 def recur(given: Any, made: Any, how: Any) -> bool:
     """See `recurring.recur`."""
     return recurring.recur(given, made, how)
+
+
+def attender(minor: int) -> Any:
+    """See `attending.handler`."""
+    return attending.handler(minor)
+
+
+def attend(given: list[Any], made: list[Any], weights: Any, how: Any) -> bool:
+    """See `attending.attend`."""
+    return attending.attend(given, made, weights, how)
 
 
 def reducer(minor: int) -> Any:

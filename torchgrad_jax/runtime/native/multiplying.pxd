@@ -265,6 +265,7 @@ cdef extern from *:
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
         whole.add = whole.alone = 0;
+        whole.out_lead = 0;
         whole.bias = 0;
         tj_carry_out(call, &whole, wide);
         return 0;
@@ -329,6 +330,7 @@ cdef extern from *:
         whole.k = of_x[left ? 0 : 1];
         whole.add = add;
         whole.alone = 0;
+        whole.out_lead = 0;
         whole.bias = (const char*)bias;
         whole.batch = out->len / (of_out[0] * of_out[1] * out->itemsize);
         if (add && (!tj_tiled[wide] || whole.batch != 1 || whole.m <= TJ_ROWS_OF_DOTS || whole.n < TJ_THIN || whole.k > TJ_TERMS)) { return 0; }

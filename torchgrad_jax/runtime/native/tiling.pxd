@@ -14,14 +14,15 @@ cdef extern from *:
         int64_t lead, inner, leap, step;
         int turned;
     } tj_matrices;
-    /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0. Added to what is there, if `add`, and by this thread
-       alone, if `alone`: what tiles can. */
+    /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0. Added to what is there, if `add`, by this thread alone,
+       if `alone`, and each row of the result `out_lead` elements behind the one before, if that is not 0: what tiles can. */
     typedef struct {
         tj_matrices x, y;
         char* out;
         int64_t batch, m, n, k;
         int add, alone;
         const char* bias;
+        int64_t out_lead;
     } tj_operands;
 
     /* Where the matrix of a number has the element of this row and column. */
@@ -223,14 +224,15 @@ cdef extern from *:
         int64_t size = p->by->size, columns = p->by->columns, j = strip * columns, wide = of->n - j < columns ? of->n - j : columns, i;
         int64_t left_row = p->left_lies && !of->x.turned ? of->x.lead : 1;
         int64_t left_step = !p->left_lies ? p->by->room : of->x.turned ? of->x.lead : 1;
+        int64_t out_lead = of->out_lead ? of->out_lead : of->n;
         int lies = p->right_lies && wide == columns;
         const char* bias = of->bias && t + terms == of->k ? of->bias + j * size : 0;
         const char* beside = lies ? tj_at(&of->y, matrix, t, j, size) : right;
         for (i = first; i < last; i++) {
             int64_t row = i * p->height, high = of->m - row < p->height ? of->m - row : p->height;
             const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * p->left_strip + t * p->by->room) * size;
-            p->by->tile(terms, rows, left_row, left_step, beside, lies ? of->y.lead : columns, bias, of->out + ((matrix * of->m + row) * of->n + j) * size,
-                        of->n, of->add || t > 0, high, wide);
+            p->by->tile(terms, rows, left_row, left_step, beside, lies ? of->y.lead : columns, bias,
+                        of->out + ((matrix * of->m + row) * out_lead + j) * size, out_lead, of->add || t > 0, high, wide);
         }
     }
     /* The tiles of one group by strips from `begin` to before `past`. */

@@ -1,0 +1,201 @@
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release
+from cpython.pycapsule cimport PyCapsule_New
+from libc.stdint cimport int64_t
+
+from torchgrad_jax.runtime.native cimport arrays, rowwise, tiling
+
+# Scaled dot-product attention of several heads, float32, and its gradient: a block of queries at a time, whose scores stay in the cache between the two
+# products. There is none for processors that have no tiles.
+cdef extern from *:
+    """
+    /* One head of each sample at start + sample * of_samples + head * of_heads bytes: rows of `width` features next to each other, `lead` elements
+       from one row to the next. */
+    typedef struct {
+        char* start;
+        int64_t of_samples, of_heads, lead;
+    } tj_heads;
+    /* Queries of a block at most, and of one in which a query sees no key after itself; and of how many multiplications in all threads share them. */
+    enum { TJ_QUERIES = 64, TJ_CAUSAL_QUERIES = 48, TJ_ATTENTION_SHARED = 1 << 18 };
+    enum { TJ_GIVEN_BACK = 5 };
+    /* query, key, value and the gradient of the output; the output, or the gradients of the three; the weights (samples, heads, queries, keys). */
+    typedef struct {
+        const tj_call* call;
+        tj_heads query, key, value, grad, out, of_query, of_key, of_value;
+        float* weights;
+        int64_t samples, heads, queries, keys, width, causal, block, blocks;
+        float scale;
+        int alone;
+    } tj_attention;
+
+    static float* tj_head(const tj_heads* of, int64_t sample, int64_t head, int64_t row) {
+        return (float*)(of->start + sample * of->of_samples + head * of->of_heads) + row * of->lead;
+    }
+    /* out (m, n), whose rows are `lead` apart, = x (m, k) @ y (k, n), or the sum of both. Each of x and y may be its transpose in memory. */
+    static void tj_of_head(const tj_attention* p, const float* x, int64_t x_lead, int x_turned, const float* y, int64_t y_lead, int y_turned, float* out,
+                           int64_t lead, int64_t m, int64_t n, int64_t k, int add) {
+        tj_operands of = {{(const char*)x, x_lead, 1, 0, 0, x_turned}, {(const char*)y, y_lead, 1, 0, 0, y_turned}, (char*)out, 1, m, n, k, add, p->alone,
+                          0, lead};
+        tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
+    }
+    /* The softmax of each row of `count` scores, times `scale`: of its first `seen` elements, which are one more for each row if `causal`; 0 for the others,
+       which are computed with up to a whole number of TJ_SUMS, as those are done at once. */
+    TJ_CLONES static void tj_weigh(float* TJ_ONLY scores, int64_t count, float* TJ_ONLY weights, int64_t keys, int64_t rows, int64_t seen, int causal,
+                                   float scale) {
+        int64_t i, j;
+        for (i = 0; i < rows; i++, scores += count, weights += keys, seen += causal && seen < keys) {
+            int64_t n = (seen + TJ_SUMS - 1) / TJ_SUMS * TJ_SUMS;
+            float sum;
+            if (n > count) { n = count; }
+            for (j = 0; j < n; j++) { scores[j] *= scale; }
+            for (j = seen; j < n; j++) { scores[j] = -INFINITY; }
+            sum = 1 / tj_sum_of_exp(scores, tj_most_of(scores, n), weights, n);
+            for (j = 0; j < n; j++) { weights[j] *= sum; }
+            memset(weights + n, 0, (size_t)(4 * (keys - n)));
+        }
+    }
+    /* Of the gradient of weights that of scores, in its place. */
+    TJ_CLONES static void tj_weigh_back(float* TJ_ONLY grad, int64_t count, const float* TJ_ONLY weights, int64_t keys, int64_t rows, float scale) {
+        int64_t i, j;
+        for (i = 0; i < rows; i++, grad += count, weights += keys) {
+            float sum = tj_sum_of_products(grad, weights, count);
+            for (j = 0; j < count; j++) { grad[j] = weights[j] * (grad[j] - sum) * scale; }
+        }
+    }
+    static float* tj_room_for_scores(const tj_attention* p, tj_hand* hand) {
+        if (!hand->kept) { hand->kept = malloc((size_t)(4 * p->block * p->keys)); }
+        if (!hand->kept) { abort(); }
+        return (float*)hand->kept;
+    }
+    /* Keys that the queries before this one see. */
+    static int64_t tj_seen(const tj_attention* p, int64_t query) { return p->causal && query < p->keys ? query : p->keys; }
+    static void tj_attend_piece(const void* attention, int64_t piece, tj_hand* hand) {
+        const tj_attention* p = (const tj_attention*)attention;
+        int64_t unit = piece / p->blocks, sample = unit / p->heads, head = unit % p->heads, first = piece % p->blocks * p->block;
+        int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows), d = p->width;
+        float *scores = tj_room_for_scores(p, hand), *weights = p->weights + (unit * p->queries + first) * p->keys;
+        tj_of_head(p, tj_head(&p->query, sample, head, first), p->query.lead, 0, tj_head(&p->key, sample, head, 0), p->key.lead, 1, scores, count, rows,
+                   count, d, 0);
+        tj_weigh(scores, count, weights, p->keys, rows, tj_seen(p, first + 1), (int)p->causal, p->scale);
+        tj_of_head(p, weights, p->keys, 0, tj_head(&p->value, sample, head, 0), p->value.lead, 0, tj_head(&p->out, sample, head, first), p->out.lead, rows,
+                   d, count, 0);
+    }
+    static void tj_zero_head(const tj_heads* of, int64_t sample, int64_t head, int64_t rows, int64_t width) {
+        int64_t i;
+        for (i = 0; i < rows; i++) { memset(tj_head(of, sample, head, i), 0, (size_t)(4 * width)); }
+    }
+    static void tj_attend_back_piece(const void* attention, int64_t unit, tj_hand* hand) {
+        const tj_attention* p = (const tj_attention*)attention;
+        int64_t sample = unit / p->heads, head = unit % p->heads, d = p->width, first;
+        float *room = tj_room_for_scores(p, hand), *of_key = tj_head(&p->of_key, sample, head, 0), *of_value = tj_head(&p->of_value, sample, head, 0);
+        const float *key = tj_head(&p->key, sample, head, 0), *value = tj_head(&p->value, sample, head, 0);
+        tj_zero_head(&p->of_key, sample, head, p->keys, d);
+        tj_zero_head(&p->of_value, sample, head, p->keys, d);
+        for (first = 0; first < p->queries; first += p->block) {
+            int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows);
+            const float *weights = p->weights + (unit * p->queries + first) * p->keys, *grad = tj_head(&p->grad, sample, head, first);
+            tj_of_head(p, grad, p->grad.lead, 0, value, p->value.lead, 1, room, count, rows, count, d, 0);
+            tj_weigh_back(room, count, weights, p->keys, rows, p->scale);
+            tj_of_head(p, room, count, 0, key, p->key.lead, 0, tj_head(&p->of_query, sample, head, first), p->of_query.lead, rows, d, count, 0);
+            tj_of_head(p, room, count, 1, tj_head(&p->query, sample, head, first), p->query.lead, 0, of_key, p->of_key.lead, count, d, rows, 1);
+            tj_of_head(p, weights, p->keys, 1, grad, p->grad.lead, 0, of_value, p->of_value.lead, count, d, rows, 1);
+        }
+    }
+    /* how: samples, heads, queries, keys, width, whether a query sees no key after itself, and the bits of the scale, float32.
+       given: query, key and value; made: the output, and the weights. Or given: the output's gradient, query, key, value and, by itself, the weights; made:
+       the gradients of the three. */
+    static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, int back, const int64_t* how) {
+        tj_attention p = {call};
+        int32_t bits = (int32_t)how[6];
+        int64_t units = how[0] * how[1];
+        p.query = given[back];
+        p.key = given[back + 1];
+        p.value = given[back + 2];
+        p.grad = given[0];
+        p.out = p.of_query = made[0];
+        p.of_key = made[1];
+        p.of_value = made[2];
+        p.weights = weights;
+        p.samples = how[0];
+        p.heads = how[1];
+        p.queries = how[2];
+        p.keys = how[3];
+        p.width = how[4];
+        p.causal = how[5];
+        memcpy(&p.scale, &bits, 4);
+        p.block = p.causal && p.queries > TJ_CAUSAL_QUERIES ? TJ_CAUSAL_QUERIES : p.queries < TJ_QUERIES ? p.queries : TJ_QUERIES;
+        p.blocks = tj_pieces(p.queries, p.block);
+        if (!back) { units *= p.blocks; }
+        p.alone = units > 1;
+        tj_do(call, back ? tj_attend_back_piece : tj_attend_piece, &p, units,
+              how[0] * how[1] * p.queries * p.keys * p.width < TJ_ATTENTION_SHARED ? TJ_BY_NEAR : TJ_BY_ALL);
+    }
+    static int tj_attending_minor;
+    static void* tj_attend_for_xla(tj_call* call) {
+        tj_heads given[4], made[3] = {{0}};
+        const int64_t* how;
+        float* weights;
+        int64_t count = call->operands.count, back = count == TJ_GIVEN_BACK, i;
+        if (tj_is_asked(call, tj_attending_minor)) { return 0; }
+        how = (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values;
+        for (i = 0; i < 3 + back + (back ? 3 : 1); i++) {
+            int of_given = i < 3 + back;
+            const tj_buffer* buffer = (const tj_buffer*)(of_given ? call->operands.items[i] : call->results.items[i - 3 - back]);
+            tj_heads* found = of_given ? &given[i] : &made[i - 3 - back];
+            int64_t rows = buffer->shape[2], width = buffer->shape[3];
+            found->start = (char*)buffer->data;
+            found->lead = width;
+            found->of_heads = 4 * rows * width;
+            found->of_samples = how[1] * found->of_heads;
+        }
+        weights = (float*)((const tj_buffer*)(back ? call->operands.items[4] : call->results.items[1]))->data;
+        tj_attend(call, given, made, weights, (int)back, how);
+        return 0;
+    }
+    static void* tj_attender(int minor) {
+        tj_attending_minor = minor;
+        return tj_tiles_of(tj_vector_bits(), 0) ? (void*)&tj_attend_for_xla : 0;
+    }
+    static tj_heads tj_heads_of(const Py_buffer* array) {
+        tj_heads found = {(char*)array->buf, array->strides[0], array->strides[1], array->strides[2] / 4};
+        return found;
+    }
+    /* For the interpreter, which lets go of Python's lock meanwhile. */
+    static void tj_attend_here(const Py_buffer* given, const Py_buffer* made, const Py_buffer* weights, int back, const int64_t* how) {
+        tj_heads from[4], to[3] = {{0}};
+        int i;
+        for (i = 0; i < 3 + back; i++) { from[i] = tj_heads_of(given + i); }
+        for (i = 0; i < (back ? 3 : 1); i++) { to[i] = tj_heads_of(made + i); }
+        Py_BEGIN_ALLOW_THREADS
+        tj_attend(0, from, to, (float*)weights->buf, back, how);
+        Py_END_ALLOW_THREADS
+    }
+    """
+    void* tj_attender(int minor) noexcept
+    void tj_attend_here(Py_buffer* given, Py_buffer* made, Py_buffer* weights, bint back, int64_t* how) noexcept
+
+
+cdef inline object handler(int minor):
+    cdef void* found = tj_attender(minor)
+    return None if found == NULL else PyCapsule_New(found, NULL, NULL)
+
+
+cdef inline bint attend(list given, list made, object weights, object how) except *:
+    cdef Py_buffer views[9]
+    cdef int held = 0, count = len(given), results = len(made), i
+    try:
+        for i in range(count):
+            arrays.view(given[i], &views[held], PyBUF_STRIDES)
+            held += 1
+        for i in range(results):
+            arrays.view(made[i], &views[held], PyBUF_STRIDES | PyBUF_WRITABLE)
+            held += 1
+        arrays.view(weights, &views[held], PyBUF_C_CONTIGUOUS | (0 if count == 4 else PyBUF_WRITABLE))
+        held += 1
+        arrays.view(how, &views[held], PyBUF_C_CONTIGUOUS)
+        held += 1
+        tj_attend_here(views, views + count, &views[count + results], count == 4, <int64_t*>views[held - 1].buf)
+        return True
+    finally:
+        while held > 0:
+            held -= 1
+            PyBuffer_Release(&views[held])
