@@ -35,7 +35,8 @@ MODULES = (
 )  # fmt: skip
 DECLARATIONS = (
     "runtime/baseline/lanes", "runtime/baseline/within", "runtime/baseline/moving",
-    "runtime/native/arrays", "runtime/native/attending", "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying",
+    "runtime/native/arrays", "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying",
+    "runtime/native/attending",
     "runtime/native/convolving", "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring",
     "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling",
     "runtime/recording/making", "runtime/recording/holding",

@@ -85,8 +85,8 @@ def is_native(eqn: Any) -> bool:
 
 
 _BY_LOOPS = frozenset((
-    "max_pool", "max_pool_within", "at_places", "grid_sample", "grouped_convolution", "resample", "rowwise", "lstm_steps", "lstm_steps_grad", "attention",
-    "attention_grad", *LOOPS, *OTHER_LOOPS,
+    "max_pool", "max_pool_within", "at_places", "grid_sample", "grouped_convolution", "resample", "rowwise", "lstm_steps", "lstm_steps_grad",
+    "attention", "attention_grad", *LOOPS, *OTHER_LOOPS,
 ))  # fmt: skip
 
 

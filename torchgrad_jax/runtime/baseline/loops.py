@@ -1,6 +1,6 @@
 """Primitives of our own by loops of C's, where there are these: the largest elements of windows, images at points, sums of a few elements along a
-dimension, softmax and standardization of rows, the steps of an LSTM, attention, what is folded along a dimension, read and written at places there and selected
-from its order, groups of channels, and paths that spell a target (`compiling/primitives.py`)."""
+dimension, softmax and standardization of rows, the steps of an LSTM, attention, what is folded along a dimension, read and written at places there
+and selected from its order, groups of channels, and paths that spell a target (`compiling/primitives.py`)."""
 
 from __future__ import annotations
 
