@@ -130,3 +130,37 @@ def test_what_is_no_number():
     found = attend(q, k, v, is_causal=True)
     assert torch.isnan(found[0, 0, 7]).all() and torch.isfinite(found[0, 1]).all() and torch.isfinite(found[0, 0, 8:]).all()
     assert torch.isfinite(attend(q[:, 1:] * 1e18, k[:, 1:] * 1e18, v[:, 1:])).all()
+    seen = torch.ones(50, 50, dtype=torch.bool)
+    seen[9] = False
+    masked = attend(q, k, v, seen)
+    assert torch.isnan(masked[0, 0, 7]).all() and (masked[:, :, 9] == 0).all() and torch.isfinite(masked[0, 0, 8:]).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", [(70, 90), (1, 90), (70, 1), (2, 1, 1, 90), (1, 3, 70, 90), (2, 3, 70, 90)])
+def test_masks(shape, causal):
+    q, k, v = given_of((2, 3, 70, 90, 16), True)
+    mask, g = numbers(shape, 7), torch.tensor(numbers((2, 3, 70, 16), 8))
+    seen = mask > -0.5
+    seen[..., -1, :] = False  # the last query sees nothing
+    for given in (mask, seen):
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            three = [torch.tensor(x).to(dtype).requires_grad_() for x in (q, k, v)]
+            m = torch.tensor(given) if given.dtype == bool else torch.tensor(given).to(dtype)
+            out = attend(*three, m, is_causal=causal)
+            found.append([out.double(), *[x.double() for x in torch.autograd.grad(out, three, g.to(dtype))]])
+        for one, other in zip(*found, strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_masks_both_tiers():
+    q, k, v = [torch.tensor(x) for x in given_of((2, 2, 33, 40, 8), False)]
+    mask = torch.tensor(numbers((2, 1, 1, 40), 3)) > 0
+    with torch.explain() as report:
+        first = attend(q, k, v, mask).numpy()
+    assert "interpreted" in report.programs[0].runs
+    with torch.explain() as report, baseline_tier(False):
+        last = [attend(q, k, v, mask).numpy() for _ in range(3)][-1]
+    assert "compiled" in report.programs[-1].runs
+    np.testing.assert_allclose(first, last, rtol=1e-5, atol=1e-6)

@@ -103,8 +103,8 @@ def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
     return _sum_of_shared(_times(jnp.swapaxes(weights, -1, -2), wide(grad0)), value.shape)
 
 
-def _attended(query: Any, key: Any, value: Any, *, is_causal: bool, scale: float) -> tuple[Any, Any]:
-    weights = _weights(_scores(query, key, None, is_causal, scale), False)
+def _attended(query: Any, key: Any, value: Any, mask: Any = None, *, is_causal: bool, scale: float) -> tuple[Any, Any]:
+    weights = _weights(_scores(query, key, mask, is_causal, scale), mask is not None)
     return _output(weights, query, value, None), weights
 
 
@@ -118,7 +118,13 @@ def _attended_back(grad: Any, query: Any, key: Any, value: Any, weights: Any, *,
     )
 
 
-def _shapes(query: Any, key: Any, value: Any, **parameters: Any) -> list[tuple[int, ...]]:
+def _added(attn_mask: Any) -> Any:
+    """A mask as what is added to the scores, of four dimensions."""
+    added = where(attn_mask, np.float32(0), np.float32(-np.inf)) if attn_mask.dtype == np.bool_ else attn_mask.astype(np.float32)
+    return added.reshape((1,) * (4 - attn_mask.ndim) + attn_mask.shape)
+
+
+def _shapes(query: Any, key: Any, *others: Any, **parameters: Any) -> list[tuple[int, ...]]:
     return [query.shape, (*query.shape[:3], key.shape[2])]
 
 
@@ -188,7 +194,8 @@ for _name, _node in (
         grads={name: Together(_gradients, name) for name in ("query", "key", "value")} if _name == "attention_fused" else _FORMULAS)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
-        if attn_mask is None and dropout_mask is None and _has_loop(query, key, value):
-            return tuple(_ATTENTION.bind(query, key, value, is_causal=bool(is_causal), scale=float(scale)))
+        if dropout_mask is None and _has_loop(query, key, value):
+            mask = () if attn_mask is None else (_added(attn_mask),)
+            return tuple(_ATTENTION.bind(query, key, value, *mask, is_causal=bool(is_causal), scale=float(scale)))
         weights = _weights(_scores(query, key, attn_mask, is_causal, scale), attn_mask is not None)
         return _output(weights, query, value, dropout_mask).astype(query.dtype), weights

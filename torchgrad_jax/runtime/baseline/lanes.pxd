@@ -90,17 +90,17 @@ cdef extern from *:
     }
     /* Two operations, each rounded, where the rest of the file may round a product and a sum at once. `number` is all of b. */
     #if defined(__clang__)
-    #define TJ_ROUNDED
+    #define TJ_NOT_FUSED
     #define TJ_EACH_ROUNDED _Pragma("clang fp contract(off)")
     #elif defined(__GNUC__)
-    #define TJ_ROUNDED __attribute__((optimize("fp-contract=off")))
+    #define TJ_NOT_FUSED __attribute__((optimize("fp-contract=off")))
     #define TJ_EACH_ROUNDED
     #else
-    #define TJ_ROUNDED
+    #define TJ_NOT_FUSED
     #define TJ_EACH_ROUNDED
     #endif
     #define TJ_PAIRS(name, real, root)                                                                                         \\
-    TJ_CLONES TJ_ROUNDED static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {  \\
+    TJ_CLONES TJ_NOT_FUSED static void name(int which, const real* a, const real* b, const real* c, real* out, Py_ssize_t n) {  \\
         TJ_EACH_ROUNDED                                                                                                       \\
         const real number = b[0];                                                                                             \\
         Py_ssize_t i;                                                                                                         \\

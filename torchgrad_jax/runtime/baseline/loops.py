@@ -185,7 +185,7 @@ def _steps(eqn: Any) -> Any:
 
 
 def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
-    """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's."""
+    """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's, and behind them the weights."""
     query, key = operands[len(operands) // 5 :][:2]
     return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32))], np.int64)
 
@@ -215,9 +215,10 @@ def _lying_as(x: Any) -> Any:
 def _attention(eqn: Any) -> Any:
     how, shape = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[1].aval.shape
 
-    def attend(query: Any, key: Any, value: Any) -> Any:
+    def attend(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         made, weights = [_lying_as(query)], np.empty(shape, np.float32)
-        handlers.attend([_with_heads(query), _with_heads(key), _with_heads(value)], made, weights, how)
+        given = [_with_heads(query), _with_heads(key), _with_heads(value)]
+        handlers.attend(given, made, weights, how, None if mask is None else contiguous(mask))
         return [*made, weights]
 
     return attend

@@ -16,11 +16,18 @@ cdef extern from *:
     } tj_heads;
     /* Queries of a block at most, and of one in which a query sees no key after itself; and of how many multiplications in all threads share them. */
     enum { TJ_QUERIES = 64, TJ_CAUSAL_QUERIES = 48, TJ_ATTENTION_SHARED = 1 << 18 };
-    enum { TJ_GIVEN_BACK = 5 };
+    enum { TJ_GIVEN_MASKED = 4, TJ_GIVEN_BACK = 5 };
+    /* What is added to the scores, of (samples, heads, queries, keys), so many elements from one to the next: 0 where all have the same. start: 0 for
+       nothing. */
+    typedef struct {
+        const float* start;
+        int64_t of_samples, of_heads, of_queries, of_keys;
+    } tj_mask;
     /* query, key, value and the gradient of the output; the output, or the gradients of the three; the weights (samples, heads, queries, keys). */
     typedef struct {
         const tj_call* call;
         tj_heads query, key, value, grad, out, of_query, of_key, of_value;
+        tj_mask mask;
         float* weights;
         int64_t samples, heads, queries, keys, width, causal, block, blocks;
         float scale;
@@ -37,18 +44,26 @@ cdef extern from *:
                           0, lead};
         tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
     }
-    /* The softmax of each row of `count` scores, times `scale`: of its first `seen` elements, which are one more for each row if `causal`; 0 for the others,
-       which are computed with up to a whole number of TJ_SUMS, as those are done at once. */
+    /* The softmax of each row of `count` scores, times `scale`, and a row of the mask, if there is one: of its first `seen` elements, which are one more
+       for each row if `causal`; 0 for the others, which are computed with up to a whole number of TJ_SUMS, as those are done at once, and for a row that
+       is masked altogether. */
     TJ_CLONES static void tj_weigh(float* TJ_ONLY scores, int64_t count, float* TJ_ONLY weights, int64_t keys, int64_t rows, int64_t seen, int causal,
-                                   float scale) {
+                                   float scale, const float* TJ_ONLY mask, int64_t of_queries, int64_t of_keys) {
         int64_t i, j;
         for (i = 0; i < rows; i++, scores += count, weights += keys, seen += causal && seen < keys) {
             int64_t n = (seen + TJ_SUMS - 1) / TJ_SUMS * TJ_SUMS;
-            float sum;
+            float most, sum;
             if (n > count) { n = count; }
             for (j = 0; j < n; j++) { scores[j] *= scale; }
+            if (mask) {
+                if (of_keys) { for (j = 0; j < n; j++) { scores[j] += mask[j]; } }
+                else { for (j = 0; j < n; j++) { scores[j] += mask[0]; } }
+                mask += of_queries;
+            }
             for (j = seen; j < n; j++) { scores[j] = -INFINITY; }
-            sum = 1 / tj_sum_of_exp(scores, tj_most_of(scores, n), weights, n);
+            most = tj_most_of(scores, n);
+            if (mask && most == -INFINITY && tj_sum_of(scores, n) == -INFINITY) { n = 0; }  /* else there is what is no number */
+            sum = 1 / tj_sum_of_exp(scores, most, weights, n);
             for (j = 0; j < n; j++) { weights[j] *= sum; }
             memset(weights + n, 0, (size_t)(4 * (keys - n)));
         }
@@ -73,9 +88,11 @@ cdef extern from *:
         int64_t unit = piece / p->blocks, sample = unit / p->heads, head = unit % p->heads, first = piece % p->blocks * p->block;
         int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows), d = p->width;
         float *scores = tj_room_for_scores(p, hand), *weights = p->weights + (unit * p->queries + first) * p->keys;
+        const tj_mask* m = &p->mask;
+        const float* mask = m->start ? m->start + sample * m->of_samples + head * m->of_heads + first * m->of_queries : 0;
         tj_of_head(p, tj_head(&p->query, sample, head, first), p->query.lead, 0, tj_head(&p->key, sample, head, 0), p->key.lead, 1, scores, count, rows,
                    count, d, 0);
-        tj_weigh(scores, count, weights, p->keys, rows, tj_seen(p, first + 1), (int)p->causal, p->scale);
+        tj_weigh(scores, count, weights, p->keys, rows, tj_seen(p, first + 1), (int)p->causal, p->scale, mask, p->mask.of_queries, p->mask.of_keys);
         tj_of_head(p, weights, p->keys, 0, tj_head(&p->value, sample, head, 0), p->value.lead, 0, tj_head(&p->out, sample, head, first), p->out.lead, rows,
                    d, count, 0);
     }
@@ -101,9 +118,10 @@ cdef extern from *:
         }
     }
     /* how: samples, heads, queries, keys, width, whether a query sees no key after itself, and the bits of the scale, float32.
-       given: query, key and value; made: the output, and the weights. Or given: the output's gradient, query, key, value and, by itself, the weights; made:
+       given: query, key and value, and by itself the mask, if there is one; made: the output, and the weights. Or given: the output's gradient, query, key, value and, by itself, the weights; made:
        the gradients of the three. */
-    static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, int back, const int64_t* how) {
+    static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, const tj_mask* mask, int back,
+                          const int64_t* how) {
         tj_attention p = {call};
         int32_t bits = (int32_t)how[6];
         int64_t units = how[0] * how[1];
@@ -115,6 +133,7 @@ cdef extern from *:
         p.of_key = made[1];
         p.of_value = made[2];
         p.weights = weights;
+        p.mask = *mask;
         p.samples = how[0];
         p.heads = how[1];
         p.queries = how[2];
@@ -129,9 +148,14 @@ cdef extern from *:
         tj_do(call, back ? tj_attend_back_piece : tj_attend_piece, &p, units,
               how[0] * how[1] * p.queries * p.keys * p.width < TJ_ATTENTION_SHARED ? TJ_BY_NEAR : TJ_BY_ALL);
     }
+    static tj_mask tj_mask_of(const float* start, const int64_t* shape, int64_t of_samples, int64_t of_heads, int64_t of_queries) {
+        tj_mask found = {start, shape[0] == 1 ? 0 : of_samples, shape[1] == 1 ? 0 : of_heads, shape[2] == 1 ? 0 : of_queries, shape[3] != 1};
+        return found;
+    }
     static int tj_attending_minor;
     static void* tj_attend_for_xla(tj_call* call) {
         tj_heads given[4], made[3] = {{0}};
+        tj_mask mask = {0};
         const int64_t* how;
         float* weights;
         int64_t count = call->operands.count, back = count == TJ_GIVEN_BACK, i;
@@ -148,7 +172,11 @@ cdef extern from *:
             found->of_samples = how[1] * found->of_heads;
         }
         weights = (float*)((const tj_buffer*)(back ? call->operands.items[4] : call->results.items[1]))->data;
-        tj_attend(call, given, made, weights, (int)back, how);
+        if (count == TJ_GIVEN_MASKED) {
+            const tj_buffer* of = (const tj_buffer*)call->operands.items[3];
+            mask = tj_mask_of((const float*)of->data, of->shape, of->shape[1] * of->shape[2] * of->shape[3], of->shape[2] * of->shape[3], of->shape[3]);
+        }
+        tj_attend(call, given, made, weights, &mask, (int)back, how);
         return 0;
     }
     static void* tj_attender(int minor) {
@@ -160,18 +188,25 @@ cdef extern from *:
         return found;
     }
     /* For the interpreter, which lets go of Python's lock meanwhile. */
-    static void tj_attend_here(const Py_buffer* given, const Py_buffer* made, const Py_buffer* weights, int back, const int64_t* how) {
+    static void tj_attend_here(const Py_buffer* given, const Py_buffer* made, const Py_buffer* weights, const Py_buffer* masked, int back,
+                               const int64_t* how) {
         tj_heads from[4], to[3] = {{0}};
+        tj_mask mask = {0};
         int i;
         for (i = 0; i < 3 + back; i++) { from[i] = tj_heads_of(given + i); }
         for (i = 0; i < (back ? 3 : 1); i++) { to[i] = tj_heads_of(made + i); }
+        if (masked) {
+            int64_t shape[4];
+            for (i = 0; i < 4; i++) { shape[i] = masked->shape[i]; }
+            mask = tj_mask_of((const float*)masked->buf, shape, masked->strides[0] / 4, masked->strides[1] / 4, masked->strides[2] / 4);
+        }
         Py_BEGIN_ALLOW_THREADS
-        tj_attend(0, from, to, (float*)weights->buf, back, how);
+        tj_attend(0, from, to, (float*)weights->buf, &mask, back, how);
         Py_END_ALLOW_THREADS
     }
     """
     void* tj_attender(int minor) noexcept
-    void tj_attend_here(Py_buffer* given, Py_buffer* made, Py_buffer* weights, bint back, int64_t* how) noexcept
+    void tj_attend_here(Py_buffer* given, Py_buffer* made, Py_buffer* weights, Py_buffer* masked, bint back, int64_t* how) noexcept
 
 
 cdef inline object handler(int minor):
@@ -179,8 +214,8 @@ cdef inline object handler(int minor):
     return None if found == NULL else PyCapsule_New(found, NULL, NULL)
 
 
-cdef inline bint attend(list given, list made, object weights, object how) except *:
-    cdef Py_buffer views[9]
+cdef inline bint attend(list given, list made, object weights, object how, object mask) except *:
+    cdef Py_buffer views[10]
     cdef int held = 0, count = len(given), results = len(made), i
     try:
         for i in range(count):
@@ -193,7 +228,11 @@ cdef inline bint attend(list given, list made, object weights, object how) excep
         held += 1
         arrays.view(how, &views[held], PyBUF_C_CONTIGUOUS)
         held += 1
-        tj_attend_here(views, views + count, &views[count + results], count == 4, <int64_t*>views[held - 1].buf)
+        if mask is not None:
+            arrays.view(mask, &views[held], PyBUF_STRIDES)
+            held += 1
+        tj_attend_here(views, views + count, &views[count + results], NULL if mask is None else &views[held - 1], count == 4,
+                       <int64_t*>views[count + results + 1].buf)
         return True
     finally:
         while held > 0:

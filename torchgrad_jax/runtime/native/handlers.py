@@ -140,9 +140,9 @@ def attender(minor: int) -> Any:
     return attending.handler(minor)
 
 
-def attend(given: list[Any], made: list[Any], weights: Any, how: Any) -> bool:
+def attend(given: list[Any], made: list[Any], weights: Any, how: Any, mask: Any = None) -> bool:
     """See `attending.attend`."""
-    return attending.attend(given, made, weights, how)
+    return attending.attend(given, made, weights, how, mask)
 
 
 def reducer(minor: int) -> Any:
