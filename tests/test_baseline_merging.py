@@ -132,6 +132,31 @@ def test_heads_are_multiplied_where_they_lie(dtype, read_elsewhere):
         assert sum([type(f) is Batches for f in functions]) == 1 and functions.count(flat) == read_elsewhere
 
 
+@pytest.mark.parametrize("read_elsewhere", [None, "copy", "turned", "output"])
+def test_heads_that_were_one_dimension_for_a_while_are_read_where_they_lie(read_elsewhere):
+    """As `nn.MultiheadAttention` has them, whose queries, keys and values are next to each other: none are copied, if nothing else reads the copy."""
+    times, batch, heads, width = 16, 8, 4, 16
+    product = of_matrices(False, True, np.dtype("f"))
+    joined = methodcaller("reshape", times, batch * heads, width)
+    turned, apart = methodcaller("transpose", 1, 0, 2), methodcaller("reshape", batch, heads, times, width)
+    steps = []
+    for i, name in enumerate("qk"):
+        cut = itemgetter((..., slice(i * heads * width, (i + 1) * heads * width)))
+        steps += [(cut, ["x"], name), (joined, [name], name + "1"), (turned, [name + "1"], name + "2"), (apart, [name + "2"], name + "4")]
+    steps.append((product, ["q4", "k4"], "s"))
+    if read_elsewhere in ("copy", "turned"):
+        steps.append((np.negative, ["q1" if read_elsewhere == "copy" else "q2"], "n"))
+    outputs = {None: ["s"], "output": ["s", "q4"]}.get(read_elsewhere, ["s", "n"])
+    program = merged(steps, ["x"], outputs)
+    x = np.random.default_rng(0).standard_normal((times, batch, 2 * heads * width)).astype("f")
+    wanted = by_itself(steps, {"x": x})
+    for _ in range(2):
+        for name, found in zip(outputs, program([x]), strict=True):
+            assert found.shape == wanted[name].shape
+            np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
+    assert [call[0] for call in program.ready[0]].count(joined) == (read_elsewhere is not None)
+
+
 def test_batches_that_are_not_multiplied_where_they_lie():
     """Elements that are apart in memory are NumPy's."""
     product = Product(False, True, lambda a, b: np.matmul(a, b.mT))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode
 from torchgrad_jax.runtime.baseline import carry_out, places
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED
 
 
 class Step(NamedTuple):
@@ -146,3 +147,48 @@ def test_writes_through_views_of_a_program_that_is_interpreted_again():
         np.testing.assert_allclose(y, expected, rtol=1e-6)
         np.testing.assert_array_equal(kept, first)
     np.testing.assert_array_equal(x.tolist(), first)
+
+
+@st.composite
+def moved(draw):
+    """An array of which all elements are apart in memory, and moves one after the other with what they make of it."""
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)))
+    array = np.zeros([2 * n for n in shape])[(slice(None, None, 2),) * len(shape)]
+    array[...] = np.arange(array.size).reshape(shape)
+    made, moves = array, []
+    for _ in range(draw(st.integers(1, 4))):
+        if draw(st.booleans()):
+            moves.append(places.Moved(TURNED, tuple(draw(st.permutations(range(made.ndim))))))
+        else:
+            rest, how = made.size, []
+            while rest > 1 and len(how) < 4 and draw(st.booleans()):
+                how.append(draw(st.sampled_from([n for n in range(1, rest + 1) if rest % n == 0])))
+                rest //= how[-1]
+            moves.append(places.Moved(RESHAPED, tuple(draw(st.permutations([*how, rest])))))
+        made = moves[-1](made)
+    return array, moves, made
+
+
+@given(moved())
+def test_what_several_moves_make_is_a_view_where_they_join_nothing(given):
+    array, moves, made = given
+    found = places.split(array.shape, moves)
+    if found is None:
+        return
+    seen = array.reshape(found[0]).transpose(found[1])
+    assert np.shares_memory(seen, array)
+    np.testing.assert_array_equal(seen, made)
+
+
+@pytest.mark.parametrize(
+    ("shape", "moves", "found"),
+    [
+        ((5, 3, 8), [(RESHAPED, (5, 6, 4)), (TURNED, (1, 0, 2)), (RESHAPED, (3, 2, 5, 4))], ((5, 3, 2, 4), (1, 2, 0, 3))),
+        ((5, 3, 8), [(RESHAPED, (15, 8)), (RESHAPED, (5, 3, 8))], ((5, 3, 8), (0, 1, 2))),
+        ((5, 3, 8), [(RESHAPED, (15, 8))], None),
+        ((2, 3), [(TURNED, (1, 0)), (RESHAPED, (6,))], None),
+        ((1, 6), [(RESHAPED, (2, 1, 3))], ((2, 3, 1), (0, 2, 1))),
+    ],
+)
+def test_moves_as_one_view(shape, moves, found):
+    assert places.split(shape, [places.Moved(*move) for move in moves]) == found

@@ -204,36 +204,50 @@ def _with_heads(x: Any) -> Any:
 
 
 def _lying_as(x: Any) -> Any:
-    """A new array (samples, heads, rows, features) of which the heads of a row are next to each other if those of `x` are."""
-    samples, heads, rows, width = x.shape
-    if x.strides[1] >= x.strides[2]:
-        return np.empty(x.shape, x.dtype)
-    return np.empty((samples, rows, heads, width), x.dtype).transpose(0, 2, 1, 3)
+    """A new array (samples, heads, rows, features) whose first three dimensions are in memory in the order that those of `x` are."""
+    steps = x.strides
+    order = sorted(range(3), key=lambda d: (-steps[d], d))
+    made = np.empty([x.shape[d] for d in (*order, 3)], x.dtype)
+    return made.transpose(order.index(0), order.index(1), order.index(2), 3)
+
+
+class Attention:
+    """The function of a step that is attention, which reads heads where they lie. how: what the loop is told; weights: their shape."""
+
+    __slots__ = ("how", "weights")
+
+    def __init__(self, how: np.ndarray, weights: tuple[int, ...]) -> None:
+        self.how, self.weights = how, weights
+
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        made, weights = [_lying_as(query)], np.empty(self.weights, np.float32)
+        given = [_with_heads(query), _with_heads(key), _with_heads(value)]
+        handlers.attend(given, made, weights, self.how, None if mask is None else contiguous(mask))
+        return [*made, weights]
+
+
+class AttentionGrad:
+    """The function of a step that is its gradient."""
+
+    __slots__ = ("how",)
+
+    def __init__(self, how: np.ndarray) -> None:
+        self.how = how
+
+    def __call__(self, grad: Any, query: Any, key: Any, value: Any, weights: Any) -> Any:
+        made = [_lying_as(query), _lying_as(key), _lying_as(value)]
+        handlers.attend([_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)], made, contiguous(weights), self.how)
+        return made
 
 
 @rule("attention", cost=_cost_of_attention)
 def _attention(eqn: Any) -> Any:
-    how, shape = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[1].aval.shape
-
-    def attend(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        made, weights = [_lying_as(query)], np.empty(shape, np.float32)
-        given = [_with_heads(query), _with_heads(key), _with_heads(value)]
-        handlers.attend(given, made, weights, how, None if mask is None else contiguous(mask))
-        return [*made, weights]
-
-    return attend
+    return Attention(how_of_attention(*[v.aval for v in eqn.invars], **eqn.params), eqn.outvars[1].aval.shape)
 
 
 @rule("attention_grad", cost=_cost_of_attention)
 def _attention_grad(eqn: Any) -> Any:
-    how = how_of_attention(*[v.aval for v in eqn.invars], **eqn.params)
-
-    def attend_back(grad: Any, query: Any, key: Any, value: Any, weights: Any) -> Any:
-        made = [_lying_as(query), _lying_as(key), _lying_as(value)]
-        handlers.attend([_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)], made, contiguous(weights), how)
-        return made
-
-    return attend_back
+    return AttentionGrad(how_of_attention(*[v.aval for v in eqn.invars], **eqn.params))
 
 
 # ---------------------------------------------------------------------- along a dimension

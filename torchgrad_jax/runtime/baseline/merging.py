@@ -15,9 +15,12 @@ from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact, what_is_c
 from torchgrad_jax.runtime.baseline.copying import LEAST
 from torchgrad_jax.runtime.baseline.cost import of_chains
 from torchgrad_jax.runtime.baseline.form import NumPyForm
-from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned
+from torchgrad_jax.runtime.baseline.loops import Attention, AttentionGrad
+from torchgrad_jax.runtime.baseline.places import Assignable, Moved, assigned, split
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
 
+# What reads arrays where they lie, in whichever order that is.
+_READING_STRIDES = frozenset((Product, Batches, Attention, AttentionGrad))
 # Rows or columns that are multiplied as vectors, or by dot products.
 _FEW = 8
 
@@ -120,6 +123,7 @@ class Merged:
                 if last.get(slot, i) == i:
                     values.pop(slot, None)
         results = [values[slot] for slot in self._results]
+        steps, views = _where_they_lie(steps, views, facts, self._results)
         steps = _the_right_way_round(_directly(steps, views, facts, self._results), facts, self._results)
         steps = _with_sums(_with_biases(steps, facts, self._results), facts, self._results)
         self._assign(chained(steps, facts, self._results))
@@ -132,6 +136,59 @@ def _looks_at(made: Any, array: Any) -> bool:
         return False
     base = made.base
     return base is not None and (base is array or base is array.base)
+
+
+def _where_they_lie(
+    steps: Sequence[Assignable], views: dict[int, Any], facts: dict[int, Fact], outputs: Sequence[int]
+) -> tuple[Sequence[Assignable], dict[int, Any]]:
+    """The steps, and which of them look at an array, where what is copied only to be looked at otherwise is looked at where it lies, if it can be: as
+    heads of attention can whose samples and heads were one dimension for a while."""
+    ways: dict[int, tuple[int, list[Moved]]] = {}  # of which copy a slot is a view, and what is done to what is copied
+    readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
+    for i, step in enumerate(steps):
+        if len(step.operands) != 1 or len(step.results) != 1:
+            continue
+        (slot,), (made,) = step.operands, step.results
+        if i in views and slot in ways:
+            move = _as_moved(step.function, facts[slot], views[i])
+            if move is not None:
+                ways[made] = ways[slot][0], [*ways[slot][1], move]
+                readers[slot] -= 1
+        elif i not in views and (move := _as_copied(step, facts)) is not None:
+            ways[made] = made, [move]
+    sources = {step.results[0]: step.operands[0] for step in steps if ways.get(step.results[0], (-1,))[0] == step.results[0]}
+    ends = {slot: split(facts[sources[copied]].shape, moves) for slot, (copied, moves) in ways.items() if readers[slot]}
+    kept = {ways[slot][0] for slot, parts in ends.items() if parts is None or ways[slot][0] == slot}
+    kept.update([ways[slot][0] for slot in outputs if slot in ways])
+    for step in steps:
+        if step.results[0] not in ways and type(step.function) not in _READING_STRIDES:
+            kept.update([ways[slot][0] for slot in step.operands if slot in ways])
+    if kept >= sources.keys():
+        return steps, views
+    found: list[Assignable] = []
+    looking: dict[int, Any] = {}
+    for i, step in enumerate(steps):
+        slot = step.results[0]
+        if slot not in ways or ways[slot][0] in kept:
+            looking.update({len(found): views[i]} if i in views else {})
+            found.append(step)
+        elif (parts := ends.get(slot)) is not None:
+            source, between, of = sources[ways[slot][0]], max(facts) + 1, facts[slot]
+            facts[between] = of._replace(shape=parts[0], contiguous=False)
+            looking.update(dict.fromkeys((len(found), len(found) + 1), np.dtype(of.letter)))
+            found += [_Call(Moved(RESHAPED, parts[0]), [source], [between]), _Call(Moved(TURNED, parts[1]), [between], [slot])]
+            facts[slot] = of._replace(contiguous=False)
+    return found, looking
+
+
+def _as_copied(step: Assignable, facts: Mapping[int, Fact]) -> Moved | None:
+    """What a step does that copies an array because it is not in one piece, to be of another shape. None for others."""
+    given, made = facts[step.operands[0]], facts[step.results[0]]
+    copies = not given.contiguous and made.contiguous and given.letter == made.letter and given.letter in "fd"
+    if not copies or given.size != made.size or given.size < LEAST or given.shape == made.shape:
+        return None
+    move = _as_moved(step.function, given, given.letter)
+    return move if move is not None and move.kind == RESHAPED and move.how == made.shape else None
 
 
 def _directly(steps: Sequence[Assignable], views: Mapping[int, Any], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:

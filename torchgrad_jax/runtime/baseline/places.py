@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import DROPPED, RESHAPED, kind_of
+from torchgrad_jax.runtime.baseline.carrying import DROPPED, RESHAPED, TURNED, kind_of
 
 # A result that may share memory with more arrays than this is followed no further: all of them are left as they are.
 _MOST_HELD = 32
@@ -49,6 +49,51 @@ class Moved:
 
     def __call__(self, array: Any) -> Any:
         return array.reshape(self.how) if self.kind == RESHAPED else array.transpose(self.how)
+
+
+# Of which dimension of an array, how many elements, and how far they are apart in it.
+Stretch = tuple[int, int, int]
+
+
+def split(shape: tuple[int, ...], moves: Sequence[Moved]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """What an array of this shape is first looked at as, which only splits its dimensions, and then the order of these in what the moves, one after
+    the other, make of it. None where they join what need not lie together."""
+    dims: list[list[Stretch]] | None = [[(d, n, 1)] if n > 1 else [] for d, n in enumerate(shape)]
+    for move in moves:
+        if move.kind == TURNED:
+            dims = [dims[d] for d in move.how]
+        elif (dims := _grouped([part for dim in dims for part in dim], move.how)) is None:
+            return None
+    whole: list[Stretch | None] = []
+    for dim in dims:
+        *outer, inner = dim or [(-1, 1, 0)]
+        for d, n, step in reversed(outer):
+            if (d, step) != (inner[0], inner[1] * inner[2]):
+                return None
+            inner = d, n * inner[1], inner[2]
+        whole.append(inner if dim else None)
+    parts = sorted([part for part in whole if part is not None], key=lambda part: (part[0], -part[2]))
+    ones = iter(range(len(parts), len(whole)))
+    order = tuple([next(ones) if part is None else parts.index(part) for part in whole])
+    return (*[n for _, n, _ in parts], *(1,) * (len(whole) - len(parts))), order
+
+
+def _grouped(parts: list[Stretch], shape: tuple[int, ...]) -> list[list[Stretch]] | None:
+    """The parts, in their order, as the dimensions of this shape, some of them cut. None where that cannot be."""
+    rest, found = parts[::-1], []
+    for n in shape:
+        dim: list[Stretch] = []
+        while n > 1:
+            d, size, step = rest.pop()
+            if n % size and size % n:
+                return None
+            if size > n:
+                rest.append((d, size // n, step))
+                step, size = step * (size // n), n
+            dim.append((d, size, step))
+            n //= size
+        found.append(dim)
+    return found
 
 
 def assigned(
