@@ -154,7 +154,8 @@ def test_heads_that_were_one_dimension_for_a_while_are_read_where_they_lie(read_
         for name, found in zip(outputs, program([x]), strict=True):
             assert found.shape == wanted[name].shape
             np.testing.assert_allclose(found, wanted[name], rtol=1e-5, atol=1e-5)
-    assert [call[0] for call in program.ready[0]].count(joined) == (read_elsewhere is not None)
+    if compiled:
+        assert [call[0] for call in program.ready[0]].count(joined) == (read_elsewhere is not None)
 
 
 def test_batches_that_are_not_multiplied_where_they_lie():
