@@ -118,8 +118,8 @@ cdef extern from *:
         }
     }
     /* how: samples, heads, queries, keys, width, whether a query sees no key after itself, and the bits of the scale, float32.
-       given: query, key and value, and by itself the mask, if there is one; made: the output, and the weights. Or given: the output's gradient, query, key, value and, by itself, the weights; made:
-       the gradients of the three. */
+       given: query, key and value, and by itself the mask, if there is one; made: the output, and the weights. Or given: the output's gradient, query,
+       key, value and, by itself, the weights; made: the gradients of the three. */
     static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, const tj_mask* mask, int back,
                           const int64_t* how) {
         tj_attention p = {call};
