@@ -7,11 +7,11 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from tiers import in_both_tiers
 
 import torchgrad_jax as torch
 from torchgrad_jax.nn.functional import scaled_dot_product_attention as attend
 from torchgrad_jax.operators import attention
-from torchgrad_jax.runtime import baseline_tier
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline.loops import how_of_attention
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION, knows
@@ -82,14 +82,7 @@ def test_both_tiers():
             found += [out.detach().numpy(), *[g.numpy() for g in torch.autograd.grad(out.square().sum(), (query, key, value))]]
         return found
 
-    with torch.explain() as report:
-        first = step()
-    assert "interpreted" in report.programs[0].runs
-    with torch.explain() as report, baseline_tier(False):
-        for _ in range(3):
-            last = step()
-    assert "compiled" in report.programs[-1].runs
-    for a, b in zip(first, last, strict=True):
+    for a, b in zip(*in_both_tiers(step), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -157,10 +150,4 @@ def test_masks(shape, causal):
 def test_masks_both_tiers():
     q, k, v = [torch.tensor(x) for x in given_of((2, 2, 33, 40, 8), False)]
     mask = torch.tensor(numbers((2, 1, 1, 40), 3)) > 0
-    with torch.explain() as report:
-        first = attend(q, k, v, mask).numpy()
-    assert "interpreted" in report.programs[0].runs
-    with torch.explain() as report, baseline_tier(False):
-        last = [attend(q, k, v, mask).numpy() for _ in range(3)][-1]
-    assert "compiled" in report.programs[-1].runs
-    np.testing.assert_allclose(first, last, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(*in_both_tiers(lambda: attend(q, k, v, mask).numpy()), rtol=1e-5, atol=1e-6)

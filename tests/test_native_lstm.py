@@ -7,10 +7,10 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+from tiers import in_both_tiers
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators.recurrent import lstm
-from torchgrad_jax.runtime import baseline_tier
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline.loops import how_of_steps
 from torchgrad_jax.runtime.compiling.foreign import LSTM, knows
@@ -74,14 +74,7 @@ def test_both_tiers():
         (states.square().sum() + h.sum() - c.sum()).backward()
         return states.detach().numpy(), x.grad.numpy()
 
-    with torch.explain() as report:
-        first = step()
-    assert "interpreted" in report.programs[0].runs
-    with torch.explain() as report, baseline_tier(False):
-        for _ in range(3):
-            last = step()
-    assert "compiled" in report.programs[-1].runs
-    for a, b in zip(first, last, strict=True):
+    for a, b in zip(*in_both_tiers(step), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 

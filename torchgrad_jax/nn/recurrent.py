@@ -158,6 +158,7 @@ def _expect_dimensions(x: Any, wanted: int) -> None:
 
 
 def _width_of(state: Tensor) -> int:
+    """The size of dimension 2. IndexError in PyTorch's words, which `size` has, where there is none."""
     shape = state._aval.shape
     return shape[2] if len(shape) > 2 else state.size(2)
 

@@ -104,12 +104,13 @@ def _value_grad(grad0: Any, value: Any, weights: Any, dropout_mask: Any) -> Any:
 
 
 def _attended(query: Any, key: Any, value: Any, mask: Any = None, *, is_causal: bool, scale: float) -> tuple[Any, Any]:
+    """The output and the weights, as jax.numpy says them where there is no loop of C's."""
     weights = _weights(_scores(query, key, mask, is_causal, scale), mask is not None)
     return _output(weights, query, value, None), weights
 
 
 def _attended_back(grad: Any, query: Any, key: Any, value: Any, weights: Any, *, is_causal: bool, scale: float) -> tuple[Any, Any, Any]:
-    """The gradients of the three, of that of the output."""
+    """Their gradients, of that of the output, as jax.numpy says them."""
     given = (value, weights, None)
     return (
         _query_grad(grad, query, key, *given, scale, 0),

@@ -186,7 +186,7 @@ def _steps(eqn: Any) -> Any:
 
 def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
     """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's, and behind them the weights."""
-    query, key = operands[len(operands) // 5 :][:2]
+    query, key = operands[len(operands) // 5 :][:2]  # the gradient alone has five
     return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32))], np.int64)
 
 
