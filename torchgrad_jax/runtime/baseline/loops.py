@@ -187,7 +187,7 @@ def _steps(eqn: Any) -> Any:
 def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
     """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's, and behind them the weights."""
     query, key = operands[len(operands) // 5 :][:2]  # the gradient alone has five
-    return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32))], np.int64)
+    return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32)), 0, 0], np.int64)
 
 
 def _cost_of_attention(eqn: Any) -> float:
@@ -234,10 +234,46 @@ class AttentionGrad:
     def __init__(self, how: np.ndarray) -> None:
         self.how = how
 
-    def __call__(self, grad: Any, query: Any, key: Any, value: Any, weights: Any) -> Any:
+    def __call__(self, grad: Any, query: Any, key: Any, value: Any, weights: Any, mask: Any = None) -> Any:
         made = [_lying_as(query), _lying_as(key), _lying_as(value)]
-        handlers.attend([_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)], made, contiguous(weights), self.how)
+        given = [_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)]
+        handlers.attend(given, made, contiguous(weights), self.how, None if mask is None else contiguous(mask))
         return made
+
+
+# What `how` says of attention by hand (TJ_SCORES_DIVIDED ...): scores are divided by the scale; the softmax is as that of rows; the mask fills where
+# it is true, or keeps there.
+DIVIDED, AS_THEY_ARE, FILLED, KEPT = 1, 2, 4, 8
+_SCALE, _FILL = 6, 8
+
+
+def how_of_heads(query: tuple[int, ...], key: tuple[int, ...], told: int) -> np.ndarray:
+    """What the loop is told of attention by hand, of these shapes."""
+    one = int(np.float32(1).view(np.int32))
+    return np.array([*query[:3], key[2], query[3], 0, one, told, 0], np.int64)
+
+
+class ByHand:
+    """The function of steps that are attention, or `back` its gradient: given as much as these, and then, if there are such, what scores are `scaled`
+    by, what they are `filled` with, and a mask."""
+
+    __slots__ = ("how", "back", "scaled", "filled")
+
+    def __init__(self, how: np.ndarray, back: bool, scaled: bool, filled: bool) -> None:
+        self.how, self.back, self.scaled, self.filled = how, back, scaled, filled
+
+    def __call__(self, *given: Any) -> Any:
+        how, others = self.how.copy(), iter(given[5 if self.back else 3 :])
+        if self.scaled:
+            how[_SCALE] = next(others).view(np.int32)
+        if self.filled:
+            how[_FILL] = next(others).view(np.int32)
+        mask = next(others, None)
+        if self.back:
+            grad, query, key, value, weights = given[:5]
+            return AttentionGrad(how)(grad, query, key, value, weights, mask)
+        query, key, value = given[:3]
+        return Attention(how, (*query.shape[:3], key.shape[2]))(query, key, value, mask)
 
 
 @rule("attention", cost=_cost_of_attention)

@@ -14,13 +14,18 @@ cdef extern from *:
         char* start;
         int64_t of_samples, of_heads, lead;
     } tj_heads;
-    /* Queries of a block at most, and of one in which a query sees no key after itself; and of how many multiplications in all threads share them. */
-    enum { TJ_QUERIES = 64, TJ_CAUSAL_QUERIES = 48, TJ_ATTENTION_SHARED = 1 << 18 };
+    /* Queries of a block at most, and, where a query sees no key after itself, at least, as a quarter of them skips more keys; how many scores of a block
+       are looked for in the cache; and of how many multiplications in all threads share them. */
+    enum { TJ_QUERIES = 128, TJ_CAUSAL_QUERIES = 48, TJ_SCORES = 1 << 17, TJ_ATTENTION_SHARED = 1 << 18 };
     enum { TJ_GIVEN_MASKED = 4, TJ_GIVEN_BACK = 5 };
-    /* What is added to the scores, of (samples, heads, queries, keys), so many elements from one to the next: 0 where all have the same. start: 0 for
-       nothing. */
+    /* What `how` may say beside numbers: scores are divided by the scale; the softmax is that of `rowwise` to the bit, also of a row that is masked
+       altogether, where it else is 0; the mask is of bytes, and where they are 1, or 0, scores are `fill`. */
+    enum { TJ_SCORES_DIVIDED = 1, TJ_SCORES_AS_THEY_ARE = 2, TJ_SCORES_FILLED = 4, TJ_SCORES_KEPT = 8 };
+    /* What is added to the scores, or which of them are filled, of (samples, heads, queries, keys), so many elements from one to the next: 0 where all
+       have the same. Neither: there is none. */
     typedef struct {
-        const float* start;
+        const float* added;
+        const signed char* bytes;
         int64_t of_samples, of_heads, of_queries, of_keys;
     } tj_mask;
     /* query, key, value and the gradient of the output; the output, or the gradients of the three; the weights (samples, heads, queries, keys). */
@@ -29,8 +34,8 @@ cdef extern from *:
         tj_heads query, key, value, grad, out, of_query, of_key, of_value;
         tj_mask mask;
         float* weights;
-        int64_t samples, heads, queries, keys, width, causal, block, blocks;
-        float scale;
+        int64_t samples, heads, queries, keys, width, causal, block, blocks, told;
+        float scale, fill;
         int alone;
     } tj_attention;
 
@@ -44,36 +49,67 @@ cdef extern from *:
                           0, lead};
         tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
     }
-    /* The softmax of each row of `count` scores, times `scale`, and a row of the mask, if there is one: of its first `seen` elements, which are one more
-       for each row if `causal`; 0 for the others, which are computed with up to a whole number of TJ_SUMS, as those are done at once, and for a row that
-       is masked altogether. */
-    TJ_CLONES static void tj_weigh(float* TJ_ONLY scores, int64_t count, float* TJ_ONLY weights, int64_t keys, int64_t rows, int64_t seen, int causal,
-                                   float scale, const float* TJ_ONLY mask, int64_t of_queries, int64_t of_keys) {
+    static tj_mask tj_mask_from(const tj_mask* of, int64_t sample, int64_t head, int64_t query) {
+        tj_mask found = *of;
+        int64_t at = sample * of->of_samples + head * of->of_heads + query * of->of_queries;
+        if (of->added) { found.added += at; }
+        if (of->bytes) { found.bytes += at; }
+        return found;
+    }
+    /* So many scores become `fill` where a row of bytes, or one for all, says `filled`. */
+    TJ_INLINE void tj_fill(float* TJ_ONLY scores, const signed char* TJ_ONLY bytes, int64_t of_keys, int64_t n, int filled, float fill) {
+        int64_t j;
+        if (of_keys) { for (j = 0; j < n; j++) { scores[j] = bytes[j] == filled ? fill : scores[j]; } }
+        else if (bytes[0] == filled) { for (j = 0; j < n; j++) { scores[j] = fill; } }
+    }
+    TJ_INLINE void tj_scale(float* TJ_ONLY scores, int64_t n, float scale, int divided) {
+        int64_t j;
+        if (divided) { for (j = 0; j < n; j++) { scores[j] /= scale; } }
+        else { for (j = 0; j < n; j++) { scores[j] *= scale; } }
+    }
+    /* The softmax of each row of `count` scores, scaled and masked from `mask` on: of its first `seen` elements, which are one more for each row if
+       `causal`; 0 for the others, which are computed with up to a whole number of TJ_SUMS, as those are done at once, and for a row that is masked
+       altogether, unless scores are taken as they are. */
+    TJ_CLONES static void tj_weigh(const tj_attention* p, float* TJ_ONLY scores, int64_t count, float* TJ_ONLY weights, int64_t rows, int64_t seen,
+                                   tj_mask mask) {
+        const int64_t keys = p->keys;
         int64_t i, j;
-        for (i = 0; i < rows; i++, scores += count, weights += keys, seen += causal && seen < keys) {
+        for (i = 0; i < rows; i++, scores += count, weights += keys, seen += p->causal && seen < keys) {
             int64_t n = (seen + TJ_SUMS - 1) / TJ_SUMS * TJ_SUMS;
             float most, sum;
             if (n > count) { n = count; }
-            for (j = 0; j < n; j++) { scores[j] *= scale; }
-            if (mask) {
-                if (of_keys) { for (j = 0; j < n; j++) { scores[j] += mask[j]; } }
-                else { for (j = 0; j < n; j++) { scores[j] += mask[0]; } }
-                mask += of_queries;
+            tj_scale(scores, n, p->scale, p->told & TJ_SCORES_DIVIDED);
+            if (mask.added) {
+                if (mask.of_keys) { for (j = 0; j < n; j++) { scores[j] += mask.added[j]; } }
+                else { for (j = 0; j < n; j++) { scores[j] += mask.added[0]; } }
+                mask.added += mask.of_queries;
+            }
+            if (mask.bytes) {
+                tj_fill(scores, mask.bytes, mask.of_keys, n, !!(p->told & TJ_SCORES_FILLED), p->fill);
+                mask.bytes += mask.of_queries;
             }
             for (j = seen; j < n; j++) { scores[j] = -INFINITY; }
             most = tj_most_of(scores, n);
-            if (mask && most == -INFINITY && tj_sum_of(scores, n) == -INFINITY) { n = 0; }  /* else there is what is no number */
-            sum = 1 / tj_sum_of_exp(scores, most, weights, n);
-            for (j = 0; j < n; j++) { weights[j] *= sum; }
+            if (mask.added && !(p->told & TJ_SCORES_AS_THEY_ARE) && most == -INFINITY && tj_sum_of(scores, n) == -INFINITY) {
+                n = 0;  /* else there is what is no number */
+            }
+            sum = tj_sum_of_exp(scores, most, weights, n);
+            tj_scale(weights, n, p->told & TJ_SCORES_AS_THEY_ARE ? sum : 1 / sum, p->told & TJ_SCORES_AS_THEY_ARE);
             memset(weights + n, 0, (size_t)(4 * (keys - n)));
         }
     }
-    /* Of the gradient of weights that of scores, in its place. */
-    TJ_CLONES static void tj_weigh_back(float* TJ_ONLY grad, int64_t count, const float* TJ_ONLY weights, int64_t keys, int64_t rows, float scale) {
+    /* Of the gradient of weights that of scores, in its place: 0 where they were filled. */
+    TJ_CLONES static void tj_weigh_back(const tj_attention* p, float* TJ_ONLY grad, int64_t count, const float* TJ_ONLY weights, int64_t rows,
+                                        tj_mask mask) {
         int64_t i, j;
-        for (i = 0; i < rows; i++, grad += count, weights += keys) {
+        for (i = 0; i < rows; i++, grad += count, weights += p->keys) {
             float sum = tj_sum_of_products(grad, weights, count);
-            for (j = 0; j < count; j++) { grad[j] = weights[j] * (grad[j] - sum) * scale; }
+            for (j = 0; j < count; j++) { grad[j] = weights[j] * (grad[j] - sum); }
+            if (mask.bytes) {
+                tj_fill(grad, mask.bytes, mask.of_keys, count, !!(p->told & TJ_SCORES_FILLED), 0);
+                mask.bytes += mask.of_queries;
+            }
+            tj_scale(grad, count, p->scale, p->told & TJ_SCORES_DIVIDED);
         }
     }
     static float* tj_room_for_scores(const tj_attention* p, tj_hand* hand) {
@@ -88,11 +124,9 @@ cdef extern from *:
         int64_t unit = piece / p->blocks, sample = unit / p->heads, head = unit % p->heads, first = piece % p->blocks * p->block;
         int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows), d = p->width;
         float *scores = tj_room_for_scores(p, hand), *weights = p->weights + (unit * p->queries + first) * p->keys;
-        const tj_mask* m = &p->mask;
-        const float* mask = m->start ? m->start + sample * m->of_samples + head * m->of_heads + first * m->of_queries : 0;
         tj_of_head(p, tj_head(&p->query, sample, head, first), p->query.lead, 0, tj_head(&p->key, sample, head, 0), p->key.lead, 1, scores, count, rows,
                    count, d, 0);
-        tj_weigh(scores, count, weights, p->keys, rows, tj_seen(p, first + 1), (int)p->causal, p->scale, mask, p->mask.of_queries, p->mask.of_keys);
+        tj_weigh(p, scores, count, weights, rows, tj_seen(p, first + 1), tj_mask_from(&p->mask, sample, head, first));
         tj_of_head(p, weights, p->keys, 0, tj_head(&p->value, sample, head, 0), p->value.lead, 0, tj_head(&p->out, sample, head, first), p->out.lead, rows,
                    d, count, 0);
     }
@@ -111,19 +145,27 @@ cdef extern from *:
             int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows);
             const float *weights = p->weights + (unit * p->queries + first) * p->keys, *grad = tj_head(&p->grad, sample, head, first);
             tj_of_head(p, grad, p->grad.lead, 0, value, p->value.lead, 1, room, count, rows, count, d, 0);
-            tj_weigh_back(room, count, weights, p->keys, rows, p->scale);
+            tj_weigh_back(p, room, count, weights, rows, tj_mask_from(&p->mask, sample, head, first));
             tj_of_head(p, room, count, 0, key, p->key.lead, 0, tj_head(&p->of_query, sample, head, first), p->of_query.lead, rows, d, count, 0);
             tj_of_head(p, room, count, 1, tj_head(&p->query, sample, head, first), p->query.lead, 0, of_key, p->of_key.lead, count, d, rows, 1);
             tj_of_head(p, weights, p->keys, 1, grad, p->grad.lead, 0, of_value, p->of_value.lead, count, d, rows, 1);
         }
     }
-    /* how: samples, heads, queries, keys, width, whether a query sees no key after itself, and the bits of the scale, float32.
+    static int64_t tj_block_of(const tj_attention* p, int back) {
+        int64_t most = p->keys > TJ_SCORES / TJ_QUERIES ? TJ_SCORES / p->keys : TJ_QUERIES;
+        if (back && p->told & TJ_SCORES_AS_THEY_ARE) { return tj_pieces(p->queries, tj_pieces(p->queries, TJ_TERMS)); }  /* sums as of a product */
+        if (p->causal && p->queries / 4 < most) { most = p->queries / 4; }
+        if (most < TJ_CAUSAL_QUERIES) { most = TJ_CAUSAL_QUERIES; }
+        return p->queries < most ? p->queries : most;
+    }
+    /* how: samples, heads, queries, keys, width, whether a query sees no key after itself, the bits of the scale, float32, what is told beside that, and
+       the bits of what fills.
        given: query, key and value, and by itself the mask, if there is one; made: the output, and the weights. Or given: the output's gradient, query,
        key, value and, by itself, the weights; made: the gradients of the three. */
     static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, const tj_mask* mask, int back,
                           const int64_t* how) {
         tj_attention p = {call};
-        int32_t bits = (int32_t)how[6];
+        int32_t scale = (int32_t)how[6], fill = (int32_t)how[8];
         int64_t units = how[0] * how[1];
         p.query = given[back];
         p.key = given[back + 1];
@@ -140,16 +182,22 @@ cdef extern from *:
         p.keys = how[3];
         p.width = how[4];
         p.causal = how[5];
-        memcpy(&p.scale, &bits, 4);
-        p.block = p.causal && p.queries > TJ_CAUSAL_QUERIES ? TJ_CAUSAL_QUERIES : p.queries < TJ_QUERIES ? p.queries : TJ_QUERIES;
+        p.told = how[7];
+        memcpy(&p.scale, &scale, 4);
+        memcpy(&p.fill, &fill, 4);
+        p.block = tj_block_of(&p, back);
         p.blocks = tj_pieces(p.queries, p.block);
         if (!back) { units *= p.blocks; }
         p.alone = units > 1;
         tj_do(call, back ? tj_attend_back_piece : tj_attend_piece, &p, units,
               how[0] * how[1] * p.queries * p.keys * p.width < TJ_ATTENTION_SHARED ? TJ_BY_NEAR : TJ_BY_ALL);
     }
-    static tj_mask tj_mask_of(const float* start, const int64_t* shape, int64_t of_samples, int64_t of_heads, int64_t of_queries) {
-        tj_mask found = {start, shape[0] == 1 ? 0 : of_samples, shape[1] == 1 ? 0 : of_heads, shape[2] == 1 ? 0 : of_queries, shape[3] != 1};
+    /* Of (samples, heads, queries, keys) elements in one piece, each of which may be 1. */
+    static tj_mask tj_mask_of(const void* start, const int64_t* shape, int bytes) {
+        tj_mask found = {bytes ? 0 : (const float*)start, bytes ? (const signed char*)start : 0, 0, 0, 0, shape[3] != 1};
+        if (shape[0] != 1) { found.of_samples = shape[1] * shape[2] * shape[3]; }
+        if (shape[1] != 1) { found.of_heads = shape[2] * shape[3]; }
+        if (shape[2] != 1) { found.of_queries = shape[3]; }
         return found;
     }
     static int tj_attending_minor;
@@ -174,7 +222,7 @@ cdef extern from *:
         weights = (float*)((const tj_buffer*)(back ? call->operands.items[4] : call->results.items[1]))->data;
         if (count == TJ_GIVEN_MASKED) {
             const tj_buffer* of = (const tj_buffer*)call->operands.items[3];
-            mask = tj_mask_of((const float*)of->data, of->shape, of->shape[1] * of->shape[2] * of->shape[3], of->shape[2] * of->shape[3], of->shape[3]);
+            mask = tj_mask_of(of->data, of->shape, 0);
         }
         tj_attend(call, given, made, weights, &mask, (int)back, how);
         return 0;
@@ -198,7 +246,7 @@ cdef extern from *:
         if (masked) {
             int64_t shape[4];
             for (i = 0; i < 4; i++) { shape[i] = masked->shape[i]; }
-            mask = tj_mask_of((const float*)masked->buf, shape, masked->strides[0] / 4, masked->strides[1] / 4, masked->strides[2] / 4);
+            mask = tj_mask_of(masked->buf, shape, masked->itemsize == 1);
         }
         Py_BEGIN_ALLOW_THREADS
         tj_attend(0, from, to, (float*)weights->buf, &mask, back, how);
@@ -229,7 +277,7 @@ cdef inline bint attend(list given, list made, object weights, object how, objec
         arrays.view(how, &views[held], PyBUF_C_CONTIGUOUS)
         held += 1
         if mask is not None:
-            arrays.view(mask, &views[held], PyBUF_STRIDES)
+            arrays.view(mask, &views[held], PyBUF_C_CONTIGUOUS)
             held += 1
         tj_attend_here(views, views + count, &views[count + results], NULL if mask is None else &views[held - 1], count == 4,
                        <int64_t*>views[count + results + 1].buf)

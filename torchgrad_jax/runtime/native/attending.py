@@ -11,9 +11,10 @@ def handler(minor: int) -> Any:
 
 
 def attend(given: list[Any], made: list[Any], weights: Any, how: Any, mask: Any) -> bool:
-    """Write into `made` the output, and into `weights` the weights, of a query, a key and a value; or, of the output's gradient, these three and the
-    weights, their gradients. All of float32, (samples, heads, rows, features) with features next to each other; weights: contiguous. how: seven
-    int64. See `attending.pxd` for which they are. mask: what is added to the scores, of four dimensions that are theirs or 1, or None.
+    """Write into `made` the output, and into `weights` the weights, of a query, a key and a value; or, of the output's gradient, these three and
+    the weights, their gradients. All of float32, (samples, heads, rows, features) with features next to each other; weights: contiguous. how: nine
+    int64, see `attending.pxd` for which they are. mask: what is added to the scores, or bytes that say which of them are filled, of four dimensions
+    that are theirs or 1, contiguous, or None.
 
     Returns whether there is such a function."""
     return False
