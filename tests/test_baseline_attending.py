@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
+from torchgrad_jax.runtime.baseline.loops import SideBySide
 from torchgrad_jax.runtime.native import handlers
 
 F = torch.nn.functional
@@ -303,3 +304,48 @@ def test_weights_are_there_for_whoever_holds_them(attended):
     (second,) = torch.autograd.grad((grad**2).sum(), wide[1])
     for mine, exact in zip(found, (np.ones((2, 2, 6)), grad.detach().numpy(), second.numpy()), strict=True):
         np.testing.assert_allclose(mine, exact, rtol=1e-3, atol=1e-4)
+
+
+def of_one_layer(x, weight, order, attend):
+    """Queries, keys and values in this order in what one layer makes, and attention of them."""
+    heads = dict(zip(order, (x @ weight.T).chunk(len(order), -1), strict=True))
+    found = [heads.get(name, x).view(*x.shape[:2], 2, -1).transpose(1, 2) for name in "qkv"]
+    return attend(*found).transpose(1, 2).flatten(2)
+
+
+ATTENDING = {
+    "by hand": lambda q, k, v: (q @ k.mT / 2).softmax(-1) @ v,
+    "as one operation": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    "causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+}
+
+
+@loops
+@pytest.mark.parametrize("attend", ATTENDING)
+@pytest.mark.parametrize("order", ["qkv", "vqk", "kv"])
+@pytest.mark.parametrize("retained", [False, True])
+def test_gradients_that_one_layer_reads_are_written_next_to_each_other(attend, order, retained, attended, monkeypatch):
+    joined, carry_out = [], SideBySide.__call__
+    monkeypatch.setattr(SideBySide, "__call__", lambda self, *given: (joined.append(self.shape), carry_out(self, *given))[1])
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 20, 16, requires_grad=True), torch.randn(16 * len(order), 16, requires_grad=True)
+
+    def step():
+        x.grad = weight.grad = None
+        if retained:  # the gradients are needed by themselves
+            parts = (x @ weight.T).chunk(len(order), -1)
+            heads = {"q": x, **dict(zip(order, parts, strict=True))}
+            heads["k"].retain_grad()
+            found = ATTENDING[attend](*[heads[name].view(3, 20, 2, 8).transpose(1, 2) for name in "qkv"]).transpose(1, 2).flatten(2)
+        else:
+            found = of_one_layer(x, weight, order, ATTENDING[attend])
+        (found**2).sum().backward()
+        return [x.grad.numpy().copy(), weight.grad.numpy().copy(), *([heads["k"].grad.numpy().copy()] if retained else [])]
+
+    first = step()
+    for _ in range(RUNS):
+        joined.clear()
+        last = step()
+    assert joined == ([] if retained else [(3, 20, 16 * len(order))])
+    for one, other in zip(first, last, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)

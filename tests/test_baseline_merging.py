@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, Added, Batches, Product
+from torchgrad_jax.runtime.baseline.loops import LAYER_GRAD
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.native import handlers
 
@@ -328,3 +329,71 @@ def test_a_loop_of_such_a_program():
             y = (torch.softmax(a @ b.transpose(-2, -1) / 2, -1) @ c).transpose(1, 2).reshape(1, 3, 8)
             found.append(k(y).flatten().tolist())
     assert all([np.allclose(each, found[0], rtol=1e-5, atol=1e-6) for each in found])
+
+
+@pytest.mark.skipif(not compiled, reason="products are NumPy's then")
+@pytest.mark.parametrize("dtype", "fd")
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("looked", [False, True])
+@pytest.mark.parametrize(
+    "what", ["given", "made before", "read twice", "read elsewhere", "output", "by a chain", "itself", "turned", "another shape"]
+)
+def test_a_product_is_added_to_a_rest(dtype, biased, looked, what):
+    """As residual connections have it. Where the product or what it is added to is needed by itself, or by a chain, it is there, too."""
+    product, (samples, times, inner, width) = of_matrices(False, True, np.dtype(dtype)), (4, 16, 24, 80)
+    shape = (samples, times, width) if looked else (samples * times, width)
+    steps, end = [(product, ["x", "w"], "p")], "p"
+    if biased:
+        steps, end = [*steps, (np.add, ["p", "b"], "pb")], "pb"
+    if looked:
+        steps, end = [*steps, (methodcaller("reshape", shape), [end], "l")], "l"
+    rest = {"made before": "r1", "by a chain": "r2", "read twice": "r2", "itself": end, "turned": "rt", "another shape": "row"}.get(what, "r")
+    before = {"r1": [(np.copy, ["r"], "r1")], "r2": [(np.negative, ["r"], "r2")], "rt": [(methodcaller("transpose"), ["t"], "rt")]}.get(rest, [])
+    steps = [*before, *steps, (np.add, [rest, end], "sum")]
+    outputs = ["sum"]
+    if what == "read twice":
+        steps.append((np.cumsum, ["r2"], "other"))
+        outputs.append("other")
+    if what == "read elsewhere":
+        steps.append((np.cumsum, [end], "other"))
+        outputs.append("other")
+    if what == "output":
+        outputs.append(end)
+    random = np.random.default_rng(0)
+    sizes = {"x": (samples * times, inner), "w": (width, inner), "b": (width,), "r": shape, "t": shape[::-1], "row": (1, width)}
+    arrays = {name: random.standard_normal(size).astype(dtype) for name, size in sizes.items()}
+    program = merged(steps, list(arrays), outputs)
+    wanted = by_itself(steps, arrays)
+    for _ in range(3):
+        for name, found in zip(outputs, program(list(arrays.values())), strict=True):
+            np.testing.assert_array_equal(found, wanted[name])
+            assert found.shape == wanted[name].shape
+    added = [call for call in program.ready[0] if type(call[0]) is Added]
+    assert len(added) == (what in ("given", "made before", "read twice"))
+
+
+@pytest.mark.skipif(not compiled, reason="rows are NumPy's then")
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_residual_connection_around_a_normalization(affine, where, monkeypatch):
+    """What has been added to the normalization's gradient is added by its loop, and the same to the bit."""
+    said, by_rows = [], handlers.by_rows
+    monkeypatch.setattr(handlers, "by_rows", lambda given, made, how: (said.append(how.tolist()), by_rows(given, made, how))[1])
+    torch.manual_seed(0)
+    norm, layer = torch.nn.LayerNorm(64, elementwise_affine=affine), torch.nn.Linear(64, 64)
+    x = torch.randn(8, 16, 64, requires_grad=True)
+
+    def step():
+        x.grad = None
+        y = x * 2
+        found = y + layer(norm(y)) if where == "before" else norm(y + layer(y))
+        (found**3).sum().backward()
+        return x.grad.numpy().copy()
+
+    first = step()
+    for _ in range(24):
+        said.clear()
+        last = step()
+    np.testing.assert_array_equal(first, last)
+    # A layer after the other reads the gradient for its own product: there is nothing to be added to it.
+    assert any([how[0] == LAYER_GRAD and how[4] & 4 for how in said]) == (where == "before")

@@ -59,6 +59,9 @@ def test_of_any_layout(given):
         close(found, wanted)
         bias = numbers(wanted.shape[-1:], x.dtype, 2)
         assert (multiplied(x, y, left, right, bias) == found + bias).all()
+        rest = numbers(wanted.shape, x.dtype, 4)
+        assert (multiplied(x, y, left, right, None, rest) == found + rest).all()
+        assert (multiplied(x, y, left, right, bias, rest) == found + bias + rest).all()
         if x.ndim == 2:
             onto = numbers(wanted.shape, x.dtype, 3)
             whole = onto + found
@@ -67,11 +70,14 @@ def test_of_any_layout(given):
 
 @pytest.mark.parametrize("dtype", "fd")
 @pytest.mark.parametrize(("m", "k", "n"), [(5, 600, 33), (40, 300, 128), (70, 257, 7), (1, 500, 40), (200, 700, 90)])
-def test_a_bias_is_added_once_whatever_the_number_of_terms(m, k, n, dtype):
+def test_a_bias_and_a_rest_are_added_once_whatever_the_number_of_terms(m, k, n, dtype):
     for batch in ((), (3,)):
         x, y, bias = numbers((*batch, m, k), dtype), numbers((*batch, k, n), dtype, 1), numbers((n,), dtype, 2)
         found = multiplied(x, y, False, False)
         assert found is not None and (multiplied(x, y, False, False, bias) == found + bias).all()
+        rest = numbers(found.shape, dtype, 3)
+        assert (multiplied(x, y, False, False, bias, rest) == found + bias + rest).all()
+        assert (multiplied(x, y, False, False, None, rest.reshape(-1)) == found + rest).all()
 
 
 @pytest.mark.skipif(not handlers.vector_bits(), reason="tiles are for processors whose vectors are known")

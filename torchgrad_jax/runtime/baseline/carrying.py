@@ -109,15 +109,22 @@ class Product:
 
 
 class Added:
-    """The function of a step that adds a `Product` of two matrices to a third one: to the bit what adding it afterwards gives."""
+    """The function of a step that adds a `Product` of two matrices, and a bias if there is one, to a further array of as many elements: to the bit
+    what adding it afterwards gives."""
 
     __slots__ = ("product",)
 
     def __init__(self, product: Product) -> None:
         self.product = product
 
-    def __call__(self, a: Any, b: Any, onto: Any) -> Any:
-        return np.add(onto, self.product.of(a, b))
+    def __call__(self, a: Any, b: Any, *others: Any) -> Any:
+        bias, onto = others if len(others) == 2 else (None, others[0])
+        product, onto = self.product, contiguous(onto)
+        found = handlers.multiplied(a, b, product.turned, product.other, None if bias is None else contiguous(bias), onto)
+        if found is None:
+            found = product(a, b, bias)
+            found = np.add(found, onto.reshape(found.shape))
+        return found
 
     def into(self, a: Any, b: Any, onto: Any) -> Any:
         """The same, written into the third one."""

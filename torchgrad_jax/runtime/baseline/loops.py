@@ -5,6 +5,7 @@ and selected from its order, groups of channels, and paths that spell a target (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -234,8 +235,12 @@ class AttentionGrad:
     def __init__(self, how: np.ndarray) -> None:
         self.how = how
 
-    def __call__(self, grad: Any, query: Any, key: Any, value: Any, weights: Any, mask: Any = None) -> Any:
-        made = [_lying_as(query), _lying_as(key), _lying_as(value)]
+    def __call__(self, *given: Any) -> Any:
+        return self.into([None, None, None], *given)
+
+    def into(self, made: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, mask: Any = None) -> list[Any]:
+        """The gradients, written into these arrays, and into new ones for None."""
+        made = [_lying_as(of) if array is None else array for array, of in zip(made, (query, key, value), strict=True)]
         given = [_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)]
         handlers.attend(given, made, contiguous(weights), self.how, None if mask is None else contiguous(mask))
         return made
@@ -263,17 +268,46 @@ class ByHand:
         self.how, self.back, self.scaled, self.filled = how, back, scaled, filled
 
     def __call__(self, *given: Any) -> Any:
-        how, others = self.how.copy(), iter(given[5 if self.back else 3 :])
+        if self.back:
+            return self.into([None, None, None], *given)
+        (query, key, value), (how, mask) = given[:3], self._told(given[3:])
+        return Attention(how, (*query.shape[:3], key.shape[2]))(query, key, value, mask)
+
+    def into(self, made: list[Any], *given: Any) -> list[Any]:
+        """The gradients, written into these arrays, and into new ones for None."""
+        (grad, query, key, value, weights), (how, mask) = given[:5], self._told(given[5:])
+        return AttentionGrad(how).into(made, grad, query, key, value, weights, mask)
+
+    def _told(self, given: Sequence[Any]) -> tuple[np.ndarray, Any]:
+        """How it is, with what is known when it is run, and the mask."""
+        how, others = self.how.copy(), iter(given)
         if self.scaled:
             how[_SCALE] = next(others).view(np.int32)
         if self.filled:
             how[_FILL] = next(others).view(np.int32)
-        mask = next(others, None)
-        if self.back:
-            grad, query, key, value, weights = given[:5]
-            return AttentionGrad(how)(grad, query, key, value, weights, mask)
-        query, key, value = given[:3]
-        return Attention(how, (*query.shape[:3], key.shape[2]))(query, key, value, mask)
+        return how, next(others, None)
+
+
+class SideBySide:
+    """The function of a step that makes attention's gradients, and after them an array of such a shape of which some are parts. parts: for each, None
+    for a new array, or the index of the part and what is then done to it, one after the other."""
+
+    __slots__ = ("of", "shape", "parts")
+
+    def __init__(self, of: AttentionGrad | ByHand, shape: tuple[int, ...], parts: Sequence[tuple[tuple[slice, ...], list[Any]] | None]) -> None:
+        self.of, self.shape, self.parts = of, shape, parts
+
+    def __call__(self, *given: Any) -> list[Any]:
+        whole = np.empty(self.shape, np.float32)
+        return [*self.of.into([None if part is None else self.part(whole, *part) for part in self.parts], *given), whole]
+
+    @staticmethod
+    def part(whole: Any, index: tuple[slice, ...], moves: Sequence[Any]) -> Any:
+        """A part of an array."""
+        found = whole[index]
+        for move in moves:
+            found = move(found)
+        return found
 
 
 @rule("attention", cost=_cost_of_attention)

@@ -40,9 +40,9 @@ def product(minor: int) -> Any:
     return multiplying.handler(minor)
 
 
-def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None) -> Any:
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None, rest: Any = None) -> Any:
     """See `multiplying.multiplied`."""
-    return multiplying.multiplied(x, y, left, right, bias)
+    return multiplying.multiplied(x, y, left, right, bias, rest)
 
 
 def added(x: Any, y: Any, left: bool, right: bool, onto: Any) -> Any:

@@ -194,9 +194,16 @@ cdef extern from *:
     TJ_ADD_TO_ROWS(tj_add_to_rows_one, float)
     TJ_ADD_TO_ROWS(tj_add_to_rows_two, double)
     #undef TJ_ADD_TO_ROWS
-    static void tj_add_to_rows(const tj_operands* of, int wide) {
-        if (wide) { tj_add_to_rows_two((double*)of->out, (const double*)of->bias, of->batch * of->m, of->n); }
-        else { tj_add_to_rows_one((float*)of->out, (const float*)of->bias, of->batch * of->m, of->n); }
+    /* Add what there is to be added: a bias to each row, and the rest, as one row. */
+    static void tj_add_all(const tj_operands* of, int wide, const char* bias) {
+        int64_t rows = of->batch * of->m, all = rows * of->n;
+        if (wide) {
+            if (bias) { tj_add_to_rows_two((double*)of->out, (const double*)bias, rows, of->n); }
+            if (of->rest) { tj_add_to_rows_two((double*)of->out, (const double*)of->rest, 1, all); }
+        } else {
+            if (bias) { tj_add_to_rows_one((float*)of->out, (const float*)bias, rows, of->n); }
+            if (of->rest) { tj_add_to_rows_one((float*)of->out, (const float*)of->rest, 1, all); }
+        }
     }
     /* Cut the products into blocks that BLAS multiplies, and carry them out. call: XLA's; 0 if it is the interpreter that asks. */
     static void tj_carry_out_blocks(const tj_call* call, const tj_operands* of, int wide) {
@@ -221,7 +228,7 @@ cdef extern from *:
         turned.x = of->y, turned.y = of->x;
         turned.x.turned = 1, turned.y.turned = 0;
         turned.m = of->n, turned.n = of->m;
-        turned.bias = 0;
+        turned.bias = turned.rest = 0;
         turned.out = (char*)malloc(of->m * of->n * size);
         if (!turned.out) { return 0; }
         tj_tile_products(call, &turned, tj_tiled[wide]);
@@ -229,17 +236,20 @@ cdef extern from *:
             for (j = 0; j < of->n; j++) { memcpy(of->out + (i * of->n + j) * size, turned.out + (j * of->m + i) * size, size); }
         }
         free(turned.out);
-        if (of->bias) { tj_add_to_rows(of, wide); }
+        tj_add_all(of, wide, of->bias);
         return 1;
     }
     static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
-        if (tj_tiled[wide] && tj_of_few_rows(call, of, tj_tiled[wide])) { return; }
+        if (tj_tiled[wide] && tj_of_few_rows(call, of, tj_tiled[wide])) {
+            tj_add_all(of, wide, 0);
+            return;
+        }
         if (tj_tiled[wide] && of->m >= TJ_THIN && of->n >= TJ_THIN) {
             if (!tj_of_few_columns(call, of, wide)) { tj_tile_products(call, of, tj_tiled[wide]); }
             return;
         }
         if (!tj_of_vectors(of, wide) && !tj_of_large_vector(call, of, wide)) { tj_carry_out_blocks(call, of, wide); }
-        if (of->bias) { tj_add_to_rows(of, wide); }
+        tj_add_all(of, wide, of->bias);
     }
     static tj_matrices tj_whole(const tj_buffer* from, int turned, int wide) {
         tj_matrices found = {(const char*)from->data, from->shape[2], 1, from->shape[1] * from->shape[2] * (wide ? 8 : 4), 0, turned};
@@ -266,7 +276,7 @@ cdef extern from *:
         whole.k = x->shape[whole.x.turned ? 1 : 2];
         whole.add = whole.alone = 0;
         whole.out_lead = 0;
-        whole.bias = 0;
+        whole.bias = whole.rest = 0;
         tj_carry_out(call, &whole, wide);
         return 0;
     }
@@ -318,7 +328,8 @@ cdef extern from *:
     }
     /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. add: to what is
        in `out`, by tiles which have each sum in registers before. */
-    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias, int add) {
+    static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias, const void* rest,
+                                int add) {
         const Py_ssize_t *of_x = x->shape + x->ndim - 2, *of_out = out->shape + out->ndim - 2;
         int wide = out->itemsize == 8;
         tj_operands whole;
@@ -332,6 +343,7 @@ cdef extern from *:
         whole.alone = 0;
         whole.out_lead = 0;
         whole.bias = (const char*)bias;
+        whole.rest = (const char*)rest;
         whole.batch = out->len / (of_out[0] * of_out[1] * out->itemsize);
         if (add && (!tj_tiled[wide] || whole.batch != 1 || whole.m <= TJ_ROWS_OF_DOTS || whole.n < TJ_THIN || whole.k > TJ_TERMS)) { return 0; }
         if (whole.batch * whole.m * whole.n * whole.k < TJ_BLOCK) {
@@ -360,7 +372,7 @@ cdef extern from *:
     enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS, TJ_SHARED_ELEMENTS
     void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
     void* tj_multiplier(int minor) noexcept
-    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, bint add) noexcept
+    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, const void* rest, bint add) noexcept
 
 
 cdef inline int vector_bits() noexcept:
@@ -376,8 +388,8 @@ cdef inline object handler(int minor):
     return PyCapsule_New(tj_multiplier(minor), NULL, NULL)
 
 
-cdef inline object multiplied(object x, object y, bint left, bint right, object bias):
-    cdef Py_buffer one, other, made, added
+cdef inline object multiplied(object x, object y, bint left, bint right, object bias, object rest):
+    cdef Py_buffer one, other, made, added, more
     cdef Py_ssize_t shape[64]
     cdef Py_ssize_t rows, columns
     cdef int i
@@ -395,13 +407,20 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
     shape[one.ndim - 1] = columns
     out = arrays.tj_empty_like(one.ndim, shape, x)
     arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
-    if bias is None:
-        return out if tj_multiply_here(&one, &other, &made, left, right, NULL, False) else None
-    arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
+    if bias is None and rest is None:
+        return out if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, False) else None
+    added.buf = more.buf = NULL
+    if bias is not None:
+        arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
     try:
-        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf, False) else None
+        if rest is not None:
+            arrays.view(rest, &more, PyBUF_C_CONTIGUOUS)
+        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf, more.buf, False) else None
     finally:
-        PyBuffer_Release(&added)
+        if more.buf != NULL:
+            PyBuffer_Release(&more)
+        if added.buf != NULL:
+            PyBuffer_Release(&added)
 
 
 cdef inline object added(object x, object y, bint left, bint right, object onto):
@@ -410,4 +429,4 @@ cdef inline object added(object x, object y, bint left, bint right, object onto)
         return None
     if one.ndim != 2 or other.ndim != 2 or not arrays.tj_view(onto, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE):
         return None
-    return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, True) else None
+    return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, True) else None

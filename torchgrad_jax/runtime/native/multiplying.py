@@ -21,9 +21,9 @@ def handler(minor: int) -> Any:
     return None
 
 
-def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any) -> Any:
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any, rest: Any) -> Any:
     """A new array of the products of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`. bias: None, or what is
-    added to each row, contiguous.
+    added to each row, contiguous; rest: None, or what is added then, contiguous, as many elements as the result has.
 
     Arrays of float32, or all of float64, of shapes that fit. None where it cannot: rows or columns of an operand do not lie in one piece, its batch
     has more than two strides, there is no element, or BLAS does it sooner: of a vector and a large matrix.

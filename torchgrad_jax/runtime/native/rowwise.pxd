@@ -14,10 +14,10 @@ cdef extern from *:
     enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_MOMENTS, TJ_CHANNELS,
            TJ_CHANNELS_GRAD };
     typedef struct {
-        const float* given[5];
+        const float* given[6];
         float* made[3];
         int64_t rows, n, inner, together;
-        int of, weight, bias;
+        int of, weight, bias, rest;
         float eps;
     } tj_rowwise;
 
@@ -110,13 +110,14 @@ cdef extern from *:
         *mean = centre;
         *rstd = scale;
     }
-    TJ_INLINE void tj_layer_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY x, float mean, float rstd, const float* TJ_ONLY w, float* TJ_ONLY out,
-                                     int64_t n) {
+    TJ_INLINE void tj_layer_grad_row(const float* TJ_ONLY g, const float* TJ_ONLY x, float mean, float rstd, const float* TJ_ONLY w,
+                                     const float* TJ_ONLY rest, float* TJ_ONLY out, int64_t n) {
         float first = (w ? tj_sum_weighed(g, w, n) : tj_sum_of(g, n)) / (float)n;
         float second = (w ? tj_sum_both(g, w, x, mean, rstd, n) : tj_sum_standardized(g, x, mean, rstd, n)) / (float)n;
         int64_t j;
         if (w) { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] * w[j] - first - (x[j] - mean) * rstd * second); } }
         else { for (j = 0; j < n; j++) { out[j] = rstd * (g[j] - first - (x[j] - mean) * rstd * second); } }
+        if (rest) { for (j = 0; j < n; j++) { out[j] += rest[j]; } }
     }
     #define TJ_EACH_ROW(name, row) \\
         TJ_CLONES static void name(const tj_rowwise* r, int64_t at, int64_t end, int64_t n) { for (; at < end; at++) { row; } }
@@ -128,7 +129,8 @@ cdef extern from *:
     TJ_EACH_ROW(tj_layer_rows, tj_layer_row(TJ_ROW_OF(r->given[0]), r->weight ? r->given[1] : 0, r->bias ? r->given[2] : 0, r->eps,
                                             TJ_ROW_OF(r->made[0]), r->made[1] + at, r->made[2] + at, n))
     TJ_EACH_ROW(tj_layer_grad_rows, tj_layer_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), r->given[2][at], r->given[3][at],
-                                                      r->weight ? r->given[4] : 0, TJ_ROW_OF(r->made[0]), n))
+                                                      r->weight ? r->given[4] : 0, r->rest ? TJ_ROW_OF(r->given[4 + r->weight]) : 0,
+                                                      TJ_ROW_OF(r->made[0]), n))
     #undef TJ_EACH_ROW
     #undef TJ_ROW_OF
     /* Softmax along a dimension that others follow: `count` columns of n elements, `inner` from one another. */
@@ -251,8 +253,8 @@ cdef extern from *:
         (void)hand;
         tj_layer_weight(r, first, r->n - first < TJ_OF_COLUMNS ? r->n - first : TJ_OF_COLUMNS);
     }
-    /* how: what is asked for, the rows and their length, the bits of eps, whether there is a weight (1) and a bias (2), and how far a row's elements are
-       from one another, with as many rows there; or how many channels. */
+    /* how: what is asked for, the rows and their length, the bits of eps, whether there is a weight (1), a bias (2) and what is added to the gradient (4),
+       and how far a row's elements are from one another, with as many rows there; or how many channels. */
     static void tj_by_rows(const tj_call* call, tj_rowwise* r, const int64_t* how) {
         uint32_t bits = (uint32_t)how[3];
         int alone = how[1] * how[2] * how[5] < TJ_ROWS_ALONE;
@@ -261,7 +263,8 @@ cdef extern from *:
         r->n = how[2];
         memcpy(&r->eps, &bits, 4);
         r->weight = (int)(how[4] & 1);
-        r->bias = (int)(how[4] >> 1);
+        r->bias = (int)(how[4] >> 1 & 1);
+        r->rest = (int)(how[4] >> 2);
         r->inner = how[5];
         r->together = tj_pieces(TJ_OF_ROWS, r->n);
         if (r->of >= TJ_MOMENTS) {

@@ -5,11 +5,12 @@
 #define TJ_WIDTH (2 * TJ_LANES)
 typedef TJ_NUMBER TJ_NAME(vector) __attribute__((vector_size(TJ_LANES * sizeof(TJ_NUMBER)), aligned(sizeof(TJ_NUMBER)), may_alias));
 
-/* The sums of the products of `rows` elements on the left, `x_row` apart, and of `vectors` on the right, to which `bias` is added if there is one. rows,
-   vectors, and whether rows are apart: constants, so that all is in registers, of which each address serves three rows. */
+/* The sums of the products of `rows` elements on the left, `x_row` apart, and of `vectors` on the right, to which `bias` is added if there is one, and then
+   the `rest`, rows of `rest_lead`. rows, vectors, and whether rows are apart: constants, so that all is in registers, of which each address serves three
+   rows. */
 TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
-                                      const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, const int rows, const int vectors,
-                                      const int apart) {
+                                      const TJ_NUMBER* bias, const TJ_NUMBER* rest, int64_t rest_lead, TJ_NUMBER* out, int64_t lead, int add,
+                                      const int rows, const int vectors, const int apart) {
     TJ_NAME(vector) sums[TJ_ROWS][2], beside[2];
     const TJ_NUMBER* threes[TJ_ROWS / 3];
     int i, j;
@@ -28,11 +29,12 @@ TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t
             TJ_NAME(vector)* to = (TJ_NAME(vector)*)(out + i * lead + j * TJ_LANES);
             if (add) { sums[i][j] += *to; }
             if (bias) { sums[i][j] += *(const TJ_NAME(vector)*)(bias + j * TJ_LANES); }
+            if (rest) { sums[i][j] += *(const TJ_NAME(vector)*)(rest + i * rest_lead + j * TJ_LANES); }
             *to = sums[i][j];
         }
     }
 }
-#define TJ_SUM(rows, vectors, apart) TJ_NAME(sum)(terms, x, x_row, x_step, y, y_step, bias, out, lead, add, rows, vectors, apart)
+#define TJ_SUM(rows, vectors, apart) TJ_NAME(sum)(terms, x, x_row, x_step, y, y_step, bias, rest, rest_lead, out, lead, add, rows, vectors, apart)
 #define TJ_CASE(rows)                                     \
     case rows:                                            \
         if (x_row != 1) {                                 \
@@ -42,7 +44,8 @@ TJ_INLINE TJ_TARGET void TJ_NAME(sum)(int64_t terms, const TJ_NUMBER* x, int64_t
         else { TJ_SUM(rows, 1, 0); }                      \
         break;
 TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x_row, int64_t x_step, const TJ_NUMBER* y, int64_t y_step,
-                                    const TJ_NUMBER* bias, TJ_NUMBER* out, int64_t lead, int add, int64_t rows, int vectors) {
+                                    const TJ_NUMBER* bias, const TJ_NUMBER* rest, int64_t rest_lead, TJ_NUMBER* out, int64_t lead, int add, int64_t rows,
+                                    int vectors) {
     switch (rows) {
         TJ_CASE(1) TJ_CASE(2) TJ_CASE(3) TJ_CASE(4) TJ_CASE(5) TJ_CASE(6)
 #if TJ_ROWS == 12
@@ -52,22 +55,24 @@ TJ_TARGET static void TJ_NAME(sums)(int64_t terms, const TJ_NUMBER* x, int64_t x
 }
 #undef TJ_CASE
 #undef TJ_SUM
-/* A tile of `rows` x `columns`: written to `out`, or added to what is there. bias: 0, or what is
-   added to each row. */
+/* A tile of `rows` x `columns`: written to `out`, or added to what is there. bias: 0, or what is added to each row; rest: 0, or what is added then, of as many
+   rows and columns. */
 TJ_TARGET static void TJ_NAME(tile)(int64_t terms, const void* x, int64_t x_row, int64_t x_step, const void* y, int64_t y_step, const void* bias,
-                                    void* out, int64_t lead, int add, int64_t rows, int64_t columns) {
+                                    const void* rest, int64_t rest_lead, void* out, int64_t lead, int add, int64_t rows, int64_t columns) {
     int vectors = columns > TJ_LANES ? 2 : 1;
     TJ_NUMBER made[TJ_ROWS * TJ_WIDTH], *to = (TJ_NUMBER*)out;
     int64_t i, j;
     if (columns == vectors * TJ_LANES) {
-        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, to, lead, add, rows, vectors);
+        TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, (const TJ_NUMBER*)bias, (const TJ_NUMBER*)rest,
+                      rest_lead, to, lead, add, rows, vectors);
         return;
     }
-    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, 0, made, TJ_WIDTH, 0, rows, vectors);
+    TJ_NAME(sums)(terms, (const TJ_NUMBER*)x, x_row, x_step, (const TJ_NUMBER*)y, y_step, 0, 0, 0, made, TJ_WIDTH, 0, rows, vectors);
     for (i = 0; i < rows; i++) {
         for (j = 0; j < columns; j++) {
             TJ_NUMBER found = add ? to[i * lead + j] + made[i * TJ_WIDTH + j] : made[i * TJ_WIDTH + j];
-            to[i * lead + j] = bias ? found + ((const TJ_NUMBER*)bias)[j] : found;
+            if (bias) { found += ((const TJ_NUMBER*)bias)[j]; }
+            to[i * lead + j] = rest ? found + ((const TJ_NUMBER*)rest)[i * rest_lead + j] : found;
         }
     }
 }

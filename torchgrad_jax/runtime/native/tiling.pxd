@@ -14,8 +14,9 @@ cdef extern from *:
         int64_t lead, inner, leap, step;
         int turned;
     } tj_matrices;
-    /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0. Added to what is there, if `add`, by this thread alone,
-       if `alone`, and each row of the result `out_lead` elements behind the one before, if that is not 0: what tiles can. */
+    /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0; rest: what is added then, as many elements as there are,
+       or 0. Added to what is there, if `add`, by this thread alone, if `alone`, and each row of the result `out_lead` elements behind the one before, if
+       that is not 0: what tiles can. */
     typedef struct {
         tj_matrices x, y;
         char* out;
@@ -23,6 +24,7 @@ cdef extern from *:
         int add, alone;
         const char* bias;
         int64_t out_lead;
+        const char* rest;
     } tj_operands;
 
     /* Where the matrix of a number has the element of this row and column. */
@@ -34,7 +36,8 @@ cdef extern from *:
     /* A tile has at most so many rows, strips of the left matrix `room` for them, and so many columns, of `size` bytes each. */
     typedef struct {
         int64_t rows, room, columns, size;
-        void (*tile)(int64_t, const void*, int64_t, int64_t, const void*, int64_t, const void*, void*, int64_t, int, int64_t, int64_t);
+        void (*tile)(int64_t, const void*, int64_t, int64_t, const void*, int64_t, const void*, const void*, int64_t, void*, int64_t, int, int64_t,
+                     int64_t);
         void (*strip)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
         void (*strips)(void*, const void*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
         void (*dots)(int64_t, const void*, int64_t, const void*, int64_t, const void*, void*, int64_t, int64_t, int64_t);
@@ -227,11 +230,12 @@ cdef extern from *:
         int64_t out_lead = of->out_lead ? of->out_lead : of->n;
         int lies = p->right_lies && wide == columns;
         const char* bias = of->bias && t + terms == of->k ? of->bias + j * size : 0;
+        const char* rest = of->rest && t + terms == of->k ? of->rest + (matrix * of->m * of->n + j) * size : 0;
         const char* beside = lies ? tj_at(&of->y, matrix, t, j, size) : right;
         for (i = first; i < last; i++) {
             int64_t row = i * p->height, high = of->m - row < p->height ? of->m - row : p->height;
             const char* rows = p->left_lies ? tj_at(&of->x, matrix, row, t, size) : left + ((i - first) * p->left_strip + t * p->by->room) * size;
-            p->by->tile(terms, rows, left_row, left_step, beside, lies ? of->y.lead : columns, bias,
+            p->by->tile(terms, rows, left_row, left_step, beside, lies ? of->y.lead : columns, bias, rest ? rest + row * of->n * size : 0, of->n,
                         of->out + ((matrix * of->m + row) * out_lead + j) * size, out_lead, of->add || t > 0, high, wide);
         }
     }

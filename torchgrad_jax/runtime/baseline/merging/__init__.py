@@ -11,8 +11,9 @@ from torchgrad_jax.runtime.baseline.chains import Fact, chained, fact, what_is_c
 from torchgrad_jax.runtime.baseline.cost import of_chains
 from torchgrad_jax.runtime.baseline.form import NumPyForm
 from torchgrad_jax.runtime.baseline.merging.attending import with_attention
+from torchgrad_jax.runtime.baseline.merging.joining import with_gradients_joined
 from torchgrad_jax.runtime.baseline.merging.looking import directly, looks_at, where_they_lie
-from torchgrad_jax.runtime.baseline.merging.products import the_right_way_round, with_biases, with_sums
+from torchgrad_jax.runtime.baseline.merging.products import the_right_way_round, with_biases, with_rests, with_sums
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, assigned
 from torchgrad_jax.runtime.baseline.plan import FOLDED_BYTES, Plan
@@ -118,8 +119,9 @@ class Merged:
         if attended is not None:
             self._steps = attended
             return results
-        steps = the_right_way_round(steps, facts, self._results)
+        steps = the_right_way_round(with_gradients_joined(steps, facts, self._results), facts, self._results)
         steps = with_sums(with_biases(steps, facts, self._results), facts, self._results)
+        steps = with_rests(steps, facts, self._results)
         self._assign(chained(steps, facts, self._results))
         return results
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Added, Product
-from torchgrad_jax.runtime.baseline.chains import Fact
+from torchgrad_jax.runtime.baseline.carrying import RESHAPED, ROWS, TURNED, Added, Loop, Product
+from torchgrad_jax.runtime.baseline.chains import NUMBERS, Fact
+from torchgrad_jax.runtime.baseline.loops import LAYER_GRAD
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved
 
 # Rows or columns that are multiplied as vectors, or by dot products.
 _FEW = 8
+# From so many elements on it is worth a call of Python's not to write a product that is only added to something, and read it again.
+_MANY = 1 << 12
+# What `how` says of a loop over rows that adds something to what it makes.
+_WITH_REST = 4
 
 
 def the_right_way_round(steps: Sequence[Assignable], facts: dict[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
@@ -89,3 +95,52 @@ def with_sums(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: S
             if readers[result] == 1 and len(fact.shape) == 2 and fact.contiguous and fact.letter in "fd" and min(fact.shape) > _FEW:
                 sums[result] = len(sums)
     return list(found.values())
+
+
+def with_rests(steps: Sequence[Assignable], facts: Mapping[int, Fact], outputs: Sequence[int]) -> list[Assignable]:
+    """The steps with a product, or the gradient of a layer's standardization, and its addition to something else as one, as residual connections
+    have: what nobody else reads is never written. Not to what a chain computes, and might add in passing."""
+    readers = Counter([*outputs, *[slot for step in steps for slot in step.operands]])
+    place = {slot: i for i, step in enumerate(steps) for slot in step.results}
+    found: dict[int, Assignable] = {}
+    ends: dict[int, tuple[Assignable, Assignable | None]] = {}  # what may be added to, and how it is looked at
+    by_chains: set[int] = set()
+    for step in steps:
+        result, fact = step.results[0], facts[step.results[0]]
+        found[result] = step
+        operands = sorted(step.operands, key=lambda slot: place.get(slot, -1)) if step.function is np.add and len(step.operands) == 2 else ()
+        for other, slot in (operands, operands[::-1]) if operands else ():  # the later one first: what it is added to is there
+            fits = slot in ends and slot != other and facts[other] == facts[slot] == fact and (readers[other] > 1 or other not in by_chains)
+            if fits:
+                one, look = ends[slot]
+                for done in {slot, one.results[0], result}:
+                    del found[done]
+                made = step.results if look is None else one.results
+                found[made[0]] = step = Call(_added(one.function), [*one.operands, other], made, True)
+                if look is not None:
+                    found[result] = step = Call(look.function, made, [result])
+                break
+        if NUMBERS.get(step.function) is not None:
+            by_chains.add(result)
+        if len(step.results) == 1 and readers[result] == 1 and fact.contiguous and fact.size >= _MANY and fact.letter in "fd":
+            if _may_add(step.function, fact):
+                ends[result] = step, None
+            elif type(step.function) is Moved and step.function.kind == RESHAPED and ends.get(step.operands[0], (None, step))[1] is None:
+                ends[result] = ends[step.operands[0]][0], step
+    return list(found.values())
+
+
+def _may_add(function: Any, fact: Fact) -> bool:
+    """Whether a function, which makes such an array, can add something to it."""
+    if type(function) is Product:
+        return len(fact.shape) == 2
+    return type(function) is Loop and function.of == ROWS and function.how[0] == LAYER_GRAD
+
+
+def _added(function: Any) -> Added | Loop:
+    """What such a function does, and then adds its last operand."""
+    if type(function) is Product:
+        return Added(function)
+    how = function.how.copy()
+    how[4] |= _WITH_REST
+    return Loop(function.of, how, function.results)
