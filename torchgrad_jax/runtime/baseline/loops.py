@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -200,16 +201,26 @@ def _cost_of_attention(eqn: Any) -> float:
 
 def _with_heads(x: Any) -> Any:
     """The array, or a copy of it, such that features are next to each other and rows do not overlap."""
-    row, feature = x.strides[2:]
-    return x if feature == x.itemsize and row >= x.shape[3] * feature and x.strides[0] >= 0 <= x.strides[1] else np.ascontiguousarray(x)
+    return x if _are_heads(x.shape, x.strides) else np.ascontiguousarray(x)
+
+
+@lru_cache(4096)
+def _are_heads(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    row, feature = strides[2:]
+    return feature == 4 and row >= shape[3] * feature and strides[0] >= 0 <= strides[1]
 
 
 def _lying_as(x: Any) -> Any:
     """A new array (samples, heads, rows, features) whose first three dimensions are in memory in the order that those of `x` are."""
-    steps = x.strides
+    shape, order = _lying(x.shape, x.strides)
+    return np.empty(shape, x.dtype).transpose(order)
+
+
+@lru_cache(4096)
+def _lying(shape: tuple[int, ...], steps: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of which shape an array lies in memory, and the order in which its dimensions are then those of the given shape."""
     order = sorted(range(3), key=lambda d: (-steps[d], d))
-    made = np.empty([x.shape[d] for d in (*order, 3)], x.dtype)
-    return made.transpose(order.index(0), order.index(1), order.index(2), 3)
+    return tuple([shape[d] for d in (*order, 3)]), (order.index(0), order.index(1), order.index(2), 3)
 
 
 class Attention:
