@@ -349,3 +349,87 @@ def test_gradients_that_one_layer_reads_are_written_next_to_each_other(attend, o
     assert joined == ([] if retained else [(3, 20, 16 * len(order))])
     for one, other in zip(first, last, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def multihead(x, order):
+    layer = torch.nn.MultiheadAttention(16, 2, dropout=0.25, batch_first=True)
+    return layer, lambda x: layer(x, x, x, attn_mask=order, need_weights=False)[0]
+
+
+def by_hand(x, order):
+    layer = torch.nn.Linear(16, 48)
+
+    def attend(x):
+        q, k, v = [t.view(*t.shape[:2], 2, 8).transpose(1, 2) for t in layer(x).chunk(3, -1)]
+        scores = q @ k.mT / 3 if order is None else (q @ k.mT / 3).masked_fill(order, float("-inf"))
+        return (F.dropout(scores.softmax(-1), 0.25) @ v).transpose(1, 2).flatten(2)
+
+    return layer, attend
+
+
+def as_one(x, order):
+    layer = torch.nn.Linear(16, 48)
+
+    def attend(x):
+        q, k, v = [t.view(*t.shape[:2], 2, 8).transpose(1, 2) for t in layer(x).chunk(3, -1)]
+        return F.scaled_dot_product_attention(q, k, v, None if order is None else ~order, dropout_p=0.25).transpose(1, 2).flatten(2)
+
+    return layer, attend
+
+
+@loops
+@pytest.mark.parametrize("made", [multihead, by_hand, as_one])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("times", [10, 70])
+def test_dropout(made, masked, times, attended):
+    """As in training: some weights are dropped, forward and back, and by the loop."""
+    torch.manual_seed(0)
+    x = torch.randn(3, times, 16, requires_grad=True)
+    layer, attend = made(x, torch.triu(torch.ones(times, times), 1).bool() if masked else None)
+
+    def step():
+        torch.manual_seed(1)
+        x.grad = None
+        layer.zero_grad()
+        (attend(x) ** 2).sum().backward()
+        return [x.grad.numpy().copy(), *[np.array(p.grad) for p in layer.parameters()]]
+
+    first = step()
+    for _ in range(RUNS):
+        attended.clear()
+        last = step()
+    assert len(attended) == 2
+    for one, other in zip(first, last, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6 * np.abs(one).max())
+
+
+@loops
+def test_dropped_weights_are_there_for_whoever_holds_them(attended):
+    torch.manual_seed(0)
+    q, k, v = [torch.randn(2, 2, 9, 8, requires_grad=True) for _ in range(3)]
+    for _ in range(RUNS):
+        torch.manual_seed(1)
+        weights = (q @ k.mT).softmax(-1)
+        dropped = F.dropout(weights, 0.5)
+        (dropped @ v).sum().backward()
+        kept = dropped.detach().numpy() != 0
+    assert attended
+    np.testing.assert_array_equal(dropped.detach().numpy(), weights.detach().numpy() * kept * 2)
+
+
+@loops
+def test_rows_that_see_nothing_when_some_are_dropped(attended):
+    """They are 0, and so are their gradients."""
+    torch.manual_seed(0)
+    q, k, v = [torch.randn(2, 2, 9, 8, requires_grad=True) for _ in range(3)]
+    seen = torch.ones(9, 9).bool()
+    seen[4] = False
+    for _ in range(RUNS):
+        q.grad = k.grad = v.grad = None
+        attended.clear()
+        made = F.scaled_dot_product_attention(q, k, v, seen, dropout_p=0.25)
+        (made**2).sum().backward()
+        grads = [np.array(leaf.grad) for leaf in (q, k, v)]
+    found = made.detach().numpy()
+    assert len(attended) == 2 and not found[:, :, 4].any() and found[:, :, 3].all() and not grads[0][:, :, 4].any()
+    assert np.isfinite(grads[1]).all() and np.isfinite(grads[2]).all()

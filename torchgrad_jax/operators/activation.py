@@ -367,6 +367,16 @@ def _said_softmax(x: Any, dim: int) -> Any:
     return e / jnp.sum(e, axis=_along(x, dim), keepdims=True)
 
 
+def safe_softmax_along(x: Any, dim: int) -> Any:
+    """The softmax, but 0 where all of a row is -inf."""
+    found = _by_loop(loops.SAFE_SOFTMAX, dim, x) if dim in (-1, x.ndim - 1) else None
+    return _said_safe_softmax(x, dim) if found is None else found
+
+
+def _said_safe_softmax(x: Any, dim: int) -> Any:
+    return where(jnp.max(x, axis=dim, keepdims=True) == -jnp.inf, 0, _said_softmax(x, dim)) if x.size else x
+
+
 def softmax_grad_along(grad: Any, result: Any, dim: Any) -> Any:
     found = _by_loop(loops.SOFTMAX_GRAD, dim, grad, result)
     return _said_softmax_grad(grad, result, dim) if found is None else found
@@ -414,7 +424,7 @@ def _said_by_rows(said: Callable[..., Any], *arrays: Any, length: int, eps: floa
 
 for _of, _said in (
     (loops.SOFTMAX, _said_softmax), (loops.LOG_SOFTMAX, _said_log_softmax), (loops.SOFTMAX_GRAD, _said_softmax_grad),
-    (loops.LOG_SOFTMAX_GRAD, _said_log_softmax_grad),
+    (loops.LOG_SOFTMAX_GRAD, _said_log_softmax_grad), (loops.SAFE_SOFTMAX, _said_safe_softmax),
 ):  # fmt: skip
     rowwise.said(_of, partial(_said_by_rows, _said), lambda shape, length: [shape])
 

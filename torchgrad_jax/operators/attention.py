@@ -17,7 +17,7 @@ from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
-from torchgrad_jax.operators.activation import softmax_along, softmax_grad_along
+from torchgrad_jax.operators.activation import safe_softmax_along, softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.baseline.loops import how_of_attention
 from torchgrad_jax.runtime.compiling import primitives
@@ -58,8 +58,7 @@ def _weights(scores: Any, masked: bool) -> Any:
     """The softmax over the last dimension. masked: whether there may be rows of -inf alone, where it is 0."""
     if not scores.size:
         return scores
-    weights = softmax_along(scores, -1)
-    return where(jnp.max(scores, axis=-1, keepdims=True) == -jnp.inf, 0, weights) if masked else weights
+    return safe_softmax_along(scores, -1) if masked else softmax_along(scores, -1)
 
 
 def _dropped(x: Any, dropout_mask: Any) -> Any:
@@ -176,7 +175,7 @@ def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **
 
 
 @op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=refusing("softmax_lastdim_kernel_impl", "c"),
-    grads={"self": lambda grad, result, dim: result * (grad - jnp.sum(grad * result, axis=dim, keepdims=True))})  # fmt: skip
+    grads={"self": softmax_grad_along})  # fmt: skip
 def safe_softmax(x: Any, dim: int) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""
     return _weights(x, True)

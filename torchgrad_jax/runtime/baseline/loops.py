@@ -151,8 +151,8 @@ def _resampled(eqn: Any) -> Any:
 
 # What is asked for of rows, and what an element of it takes.
 SOFTMAX, LOG_SOFTMAX, SOFTMAX_GRAD, LOG_SOFTMAX_GRAD, LAYER, LAYER_GRAD, LAYER_WEIGHT = range(7)
-MOMENTS, CHANNELS, CHANNELS_GRAD = range(7, 10)
-_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 0.3, 0.3, 0.8)
+MOMENTS, CHANNELS, CHANNELS_GRAD, SAFE_SOFTMAX = range(7, 11)
+_OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 0.3, 0.3, 0.8, 0.9)
 
 
 def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> np.ndarray:
@@ -231,10 +231,10 @@ class Attention:
     def __init__(self, how: np.ndarray, weights: tuple[int, ...]) -> None:
         self.how, self.weights = how, weights
 
-    def __call__(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+    def __call__(self, query: Any, key: Any, value: Any, mask: Any = None, drop: Any = None) -> Any:
         made, weights = [_lying_as(query)], np.empty(self.weights, np.float32)
         given = [_with_heads(query), _with_heads(key), _with_heads(value)]
-        handlers.attend(given, made, weights, self.how, None if mask is None else contiguous(mask))
+        handlers.attend(given, made, weights, self.how, *[None if x is None else contiguous(x) for x in (mask, drop)])
         return [*made, weights]
 
 
@@ -249,17 +249,17 @@ class AttentionGrad:
     def __call__(self, *given: Any) -> Any:
         return self.into([None, None, None], *given)
 
-    def into(self, made: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, mask: Any = None) -> list[Any]:
+    def into(self, made: list[Any], grad: Any, query: Any, key: Any, value: Any, weights: Any, mask: Any = None, drop: Any = None) -> list[Any]:
         """The gradients, written into these arrays, and into new ones for None."""
         made = [_lying_as(of) if array is None else array for array, of in zip(made, (query, key, value), strict=True)]
         given = [_with_heads(grad), _with_heads(query), _with_heads(key), _with_heads(value)]
-        handlers.attend(given, made, contiguous(weights), self.how, None if mask is None else contiguous(mask))
+        handlers.attend(given, made, contiguous(weights), self.how, *[None if x is None else contiguous(x) for x in (mask, drop)])
         return made
 
 
 # What `how` says of attention by hand (TJ_SCORES_DIVIDED ...): scores are divided by the scale; the softmax is as that of rows; the mask fills where
-# it is true, or keeps there.
-DIVIDED, AS_THEY_ARE, FILLED, KEPT = 1, 2, 4, 8
+# it is true, or keeps there; rows that are masked altogether are 0.
+DIVIDED, AS_THEY_ARE, FILLED, KEPT, SAFE = 1, 2, 4, 8, 16
 _SCALE, _FILL = 6, 8
 
 
@@ -271,32 +271,33 @@ def how_of_heads(query: tuple[int, ...], key: tuple[int, ...], told: int) -> np.
 
 class ByHand:
     """The function of steps that are attention, or `back` its gradient: given as much as these, and then, if there are such, what scores are `scaled`
-    by, what they are `filled` with, and a mask."""
+    by, what they are `filled` with, what `dropped` weights are multiplied with, and a mask."""
 
-    __slots__ = ("how", "back", "scaled", "filled")
+    __slots__ = ("how", "back", "scaled", "filled", "dropped")
 
-    def __init__(self, how: np.ndarray, back: bool, scaled: bool, filled: bool) -> None:
-        self.how, self.back, self.scaled, self.filled = how, back, scaled, filled
+    def __init__(self, how: np.ndarray, back: bool, scaled: bool, filled: bool, dropped: bool) -> None:
+        self.how, self.back, self.scaled, self.filled, self.dropped = how, back, scaled, filled, dropped
 
     def __call__(self, *given: Any) -> Any:
         if self.back:
             return self.into([None, None, None], *given)
-        (query, key, value), (how, mask) = given[:3], self._told(given[3:])
-        return Attention(how, (*query.shape[:3], key.shape[2]))(query, key, value, mask)
+        (query, key, value), (how, mask, drop) = given[:3], self._told(given[3:])
+        return Attention(how, (*query.shape[:3], key.shape[2]))(query, key, value, mask, drop)
 
     def into(self, made: list[Any], *given: Any) -> list[Any]:
         """The gradients, written into these arrays, and into new ones for None."""
-        (grad, query, key, value, weights), (how, mask) = given[:5], self._told(given[5:])
-        return AttentionGrad(how).into(made, grad, query, key, value, weights, mask)
+        (grad, query, key, value, weights), (how, mask, drop) = given[:5], self._told(given[5:])
+        return AttentionGrad(how).into(made, grad, query, key, value, weights, mask, drop)
 
-    def _told(self, given: Sequence[Any]) -> tuple[np.ndarray, Any]:
-        """How it is, with what is known when it is run, and the mask."""
+    def _told(self, given: Sequence[Any]) -> tuple[np.ndarray, Any, Any]:
+        """How it is, with what is known when it is run, the mask, and what drops."""
         how, others = self.how.copy(), iter(given)
         if self.scaled:
             how[_SCALE] = next(others).view(np.int32)
         if self.filled:
             how[_FILL] = next(others).view(np.int32)
-        return how, next(others, None)
+        drop = next(others) if self.dropped else None
+        return how, next(others, None), drop
 
 
 class SideBySide:

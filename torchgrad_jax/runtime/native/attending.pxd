@@ -19,8 +19,8 @@ cdef extern from *:
     enum { TJ_QUERIES = 128, TJ_CAUSAL_QUERIES = 48, TJ_SCORES = 1 << 17, TJ_ATTENTION_SHARED = 1 << 18 };
     enum { TJ_GIVEN_MASKED = 4, TJ_GIVEN_BACK = 5 };
     /* What `how` may say beside numbers: scores are divided by the scale; the softmax is that of `rowwise` to the bit, also of a row that is masked
-       altogether, where it else is 0; the mask is of bytes, and where they are 1, or 0, scores are `fill`. */
-    enum { TJ_SCORES_DIVIDED = 1, TJ_SCORES_AS_THEY_ARE = 2, TJ_SCORES_FILLED = 4, TJ_SCORES_KEPT = 8 };
+       altogether, where it else is 0, unless it is `safe`; the mask is of bytes, and where they are 1, or 0, scores are `fill`. */
+    enum { TJ_SCORES_DIVIDED = 1, TJ_SCORES_AS_THEY_ARE = 2, TJ_SCORES_FILLED = 4, TJ_SCORES_KEPT = 8, TJ_SCORES_SAFE = 16 };
     /* What is added to the scores, or which of them are filled, of (samples, heads, queries, keys), so many elements from one to the next: 0 where all
        have the same. Neither: there is none. */
     typedef struct {
@@ -28,12 +28,14 @@ cdef extern from *:
         const signed char* bytes;
         int64_t of_samples, of_heads, of_queries, of_keys;
     } tj_mask;
-    /* query, key, value and the gradient of the output; the output, or the gradients of the three; the weights (samples, heads, queries, keys). */
+    /* query, key, value and the gradient of the output; the output, or the gradients of the three; the weights (samples, heads, queries, keys), and by
+       what they are multiplied before they are with the value, as many numbers, or 0. */
     typedef struct {
         const tj_call* call;
         tj_heads query, key, value, grad, out, of_query, of_key, of_value;
         tj_mask mask;
         float* weights;
+        const float* drop;
         int64_t samples, heads, queries, keys, width, causal, block, blocks, told;
         float scale, fill;
         int alone;
@@ -90,9 +92,7 @@ cdef extern from *:
             }
             for (j = seen; j < n; j++) { scores[j] = -INFINITY; }
             most = tj_most_of(scores, n);
-            if (mask.added && !(p->told & TJ_SCORES_AS_THEY_ARE) && most == -INFINITY && tj_sum_of(scores, n) == -INFINITY) {
-                n = 0;  /* else there is what is no number */
-            }
+            if ((p->told & TJ_SCORES_SAFE || (mask.added && !(p->told & TJ_SCORES_AS_THEY_ARE))) && tj_is_nothing(scores, most, n)) { n = 0; }
             sum = tj_sum_of_exp(scores, most, weights, n);
             tj_scale(weights, n, p->told & TJ_SCORES_AS_THEY_ARE ? sum : 1 / sum, p->told & TJ_SCORES_AS_THEY_ARE);
             memset(weights + n, 0, (size_t)(4 * (keys - n)));
@@ -113,22 +113,42 @@ cdef extern from *:
         }
     }
     static float* tj_room_for_scores(const tj_attention* p, tj_hand* hand) {
-        if (!hand->kept) { hand->kept = malloc((size_t)(4 * p->block * p->keys)); }
+        if (!hand->kept) { hand->kept = malloc((size_t)(4 * p->block * p->keys * (p->drop ? 2 : 1))); }
         if (!hand->kept) { abort(); }
         return (float*)hand->kept;
     }
     /* Keys that the queries before this one see. */
     static int64_t tj_seen(const tj_attention* p, int64_t query) { return p->causal && query < p->keys ? query : p->keys; }
+    /* A block's weights, as they are multiplied with values: themselves, or written to `room`, `count` of each row. lead: from row to row. */
+    TJ_CLONES static void tj_times(const float* TJ_ONLY x, const float* TJ_ONLY y, float* TJ_ONLY out, int64_t n) {
+        int64_t j;
+        for (j = 0; j < n; j++) { out[j] = x[j] * y[j]; }
+    }
+    TJ_CLONES static void tj_scale_each(float* TJ_ONLY x, const float* TJ_ONLY by, int64_t n) {
+        int64_t j;
+        for (j = 0; j < n; j++) { x[j] *= by[j]; }
+    }
+    static const float* tj_dropped(const tj_attention* p, int64_t row, int64_t rows, int64_t count, float* room, int64_t* lead) {
+        const float *weights = p->weights + row * p->keys, *drop = p->drop + row * p->keys;
+        int64_t i;
+        *lead = p->drop ? count : p->keys;
+        if (!p->drop) { return weights; }
+        for (i = 0; i < rows; i++) { tj_times(weights + i * p->keys, drop + i * p->keys, room + i * count, count); }
+        return room;
+    }
     static void tj_attend_piece(const void* attention, int64_t piece, tj_hand* hand) {
         const tj_attention* p = (const tj_attention*)attention;
         int64_t unit = piece / p->blocks, sample = unit / p->heads, head = unit % p->heads, first = piece % p->blocks * p->block;
         int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows), d = p->width;
         float *scores = tj_room_for_scores(p, hand), *weights = p->weights + (unit * p->queries + first) * p->keys;
+        const float* by;
+        int64_t lead;
         tj_of_head(p, tj_head(&p->query, sample, head, first), p->query.lead, 0, tj_head(&p->key, sample, head, 0), p->key.lead, 1, scores, count, rows,
                    count, d, 0);
         tj_weigh(p, scores, count, weights, rows, tj_seen(p, first + 1), tj_mask_from(&p->mask, sample, head, first));
-        tj_of_head(p, weights, p->keys, 0, tj_head(&p->value, sample, head, 0), p->value.lead, 0, tj_head(&p->out, sample, head, first), p->out.lead, rows,
-                   d, count, 0);
+        by = tj_dropped(p, unit * p->queries + first, rows, count, scores, &lead);
+        tj_of_head(p, by, lead, 0, tj_head(&p->value, sample, head, 0), p->value.lead, 0, tj_head(&p->out, sample, head, first), p->out.lead, rows, d,
+                   count, 0);
     }
     static void tj_zero_head(const tj_heads* of, int64_t sample, int64_t head, int64_t rows, int64_t width) {
         int64_t i;
@@ -143,12 +163,15 @@ cdef extern from *:
         tj_zero_head(&p->of_value, sample, head, p->keys, d);
         for (first = 0; first < p->queries; first += p->block) {
             int64_t rows = p->queries - first < p->block ? p->queries - first : p->block, count = tj_seen(p, first + rows);
-            const float *weights = p->weights + (unit * p->queries + first) * p->keys, *grad = tj_head(&p->grad, sample, head, first);
+            int64_t row = unit * p->queries + first, lead, i;
+            const float *weights = p->weights + row * p->keys, *grad = tj_head(&p->grad, sample, head, first);
+            const float* by = tj_dropped(p, row, rows, count, room + p->block * p->keys, &lead);
             tj_of_head(p, grad, p->grad.lead, 0, value, p->value.lead, 1, room, count, rows, count, d, 0);
+            if (p->drop) { for (i = 0; i < rows; i++) { tj_scale_each(room + i * count, p->drop + (row + i) * p->keys, count); } }
             tj_weigh_back(p, room, count, weights, rows, tj_mask_from(&p->mask, sample, head, first));
             tj_of_head(p, room, count, 0, key, p->key.lead, 0, tj_head(&p->of_query, sample, head, first), p->of_query.lead, rows, d, count, 0);
             tj_of_head(p, room, count, 1, tj_head(&p->query, sample, head, first), p->query.lead, 0, of_key, p->of_key.lead, count, d, rows, 1);
-            tj_of_head(p, weights, p->keys, 1, grad, p->grad.lead, 0, of_value, p->of_value.lead, count, d, rows, 1);
+            tj_of_head(p, by, lead, 1, grad, p->grad.lead, 0, of_value, p->of_value.lead, count, d, rows, 1);
         }
     }
     static int64_t tj_block_of(const tj_attention* p, int back) {
@@ -162,8 +185,8 @@ cdef extern from *:
        the bits of what fills.
        given: query, key and value, and by itself the mask, if there is one; made: the output, and the weights. Or given: the output's gradient, query,
        key, value and, by itself, the weights; made: the gradients of the three. */
-    static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, const tj_mask* mask, int back,
-                          const int64_t* how) {
+    static void tj_attend(const tj_call* call, const tj_heads* given, const tj_heads* made, float* weights, const tj_mask* mask, const float* drop,
+                          int back, const int64_t* how) {
         tj_attention p = {call};
         int32_t scale = (int32_t)how[6], fill = (int32_t)how[8];
         int64_t units = how[0] * how[1];
@@ -175,6 +198,7 @@ cdef extern from *:
         p.of_key = made[1];
         p.of_value = made[2];
         p.weights = weights;
+        p.drop = drop;
         p.mask = *mask;
         p.samples = how[0];
         p.heads = how[1];
@@ -224,7 +248,7 @@ cdef extern from *:
             const tj_buffer* of = (const tj_buffer*)call->operands.items[3];
             mask = tj_mask_of(of->data, of->shape, 0);
         }
-        tj_attend(call, given, made, weights, &mask, (int)back, how);
+        tj_attend(call, given, made, weights, &mask, 0, (int)back, how);
         return 0;
     }
     static void* tj_attender(int minor) {
@@ -236,7 +260,7 @@ cdef extern from *:
         return found;
     }
     /* For the interpreter, which lets go of Python's lock meanwhile. */
-    static void tj_attend_here(const Py_buffer* given, const Py_buffer* made, const Py_buffer* weights, const Py_buffer* masked, int back,
+    static void tj_attend_here(const Py_buffer* given, const Py_buffer* made, const Py_buffer* weights, const Py_buffer* masked, const void* drop, int back,
                                const int64_t* how) {
         tj_heads from[4], to[3] = {{0}};
         tj_mask mask = {0};
@@ -249,12 +273,12 @@ cdef extern from *:
             mask = tj_mask_of(masked->buf, shape, masked->itemsize == 1);
         }
         Py_BEGIN_ALLOW_THREADS
-        tj_attend(0, from, to, (float*)weights->buf, &mask, back, how);
+        tj_attend(0, from, to, (float*)weights->buf, &mask, (const float*)drop, back, how);
         Py_END_ALLOW_THREADS
     }
     """
     void* tj_attender(int minor) noexcept
-    void tj_attend_here(Py_buffer* given, Py_buffer* made, Py_buffer* weights, Py_buffer* masked, bint back, int64_t* how) noexcept
+    void tj_attend_here(Py_buffer* given, Py_buffer* made, Py_buffer* weights, Py_buffer* masked, void* drop, bint back, int64_t* how) noexcept
 
 
 cdef inline object handler(int minor):
@@ -262,8 +286,10 @@ cdef inline object handler(int minor):
     return None if found == NULL else PyCapsule_New(found, NULL, NULL)
 
 
-cdef inline bint attend(list given, list made, object weights, object how, object mask) except *:
-    cdef Py_buffer views[10]
+cdef inline bint attend(list given, list made, object weights, object how, object mask, object drop) except *:
+    cdef Py_buffer views[11]
+    cdef Py_buffer* masked = NULL
+    cdef void* dropped = NULL
     cdef int held = 0, count = len(given), results = len(made), i
     try:
         for i in range(count):
@@ -278,8 +304,13 @@ cdef inline bint attend(list given, list made, object weights, object how, objec
         held += 1
         if mask is not None:
             arrays.view(mask, &views[held], PyBUF_C_CONTIGUOUS)
+            masked = &views[held]
             held += 1
-        tj_attend_here(views, views + count, &views[count + results], NULL if mask is None else &views[held - 1], count == 4,
+        if drop is not None:
+            arrays.view(drop, &views[held], PyBUF_C_CONTIGUOUS)
+            dropped = views[held].buf
+            held += 1
+        tj_attend_here(views, views + count, &views[count + results], masked, dropped, count == 4,
                        <int64_t*>views[count + results + 1].buf)
         return True
     finally:

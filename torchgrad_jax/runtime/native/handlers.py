@@ -140,9 +140,9 @@ def attender(minor: int) -> Any:
     return attending.handler(minor)
 
 
-def attend(given: list[Any], made: list[Any], weights: Any, how: Any, mask: Any = None) -> bool:
+def attend(given: list[Any], made: list[Any], weights: Any, how: Any, mask: Any = None, drop: Any = None) -> bool:
     """See `attending.attend`."""
-    return attending.attend(given, made, weights, how, mask)
+    return attending.attend(given, made, weights, how, mask, drop)
 
 
 def reducer(minor: int) -> Any:

@@ -12,7 +12,7 @@ cdef extern from *:
     #include "torchgrad_jax/runtime/native/functions.h"
     enum { TJ_SUMS = 32, TJ_OF_ROWS = 1 << 13, TJ_ROWS_ALONE = 1 << 14, TJ_OF_COLUMNS = 64 };
     enum { TJ_SOFTMAX, TJ_LOG_SOFTMAX, TJ_SOFTMAX_GRAD, TJ_LOG_SOFTMAX_GRAD, TJ_LAYER, TJ_LAYER_GRAD, TJ_LAYER_WEIGHT, TJ_MOMENTS, TJ_CHANNELS,
-           TJ_CHANNELS_GRAD };
+           TJ_CHANNELS_GRAD, TJ_SAFE_SOFTMAX };
     typedef struct {
         const float* given[6];
         float* made[3];
@@ -80,6 +80,13 @@ cdef extern from *:
         int64_t j;
         for (j = 0; j < n; j++) { y[j] /= sum; }
     }
+    /* Whether all of so many elements, the largest of which is `most`, are minus infinity, and none is no number. */
+    TJ_INLINE int tj_is_nothing(const float* TJ_ONLY x, float most, int64_t n) { return most == -INFINITY && tj_sum_of(x, n) == -INFINITY; }
+    /* 0 where that is so. */
+    TJ_INLINE void tj_safe_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
+        if (tj_is_nothing(x, tj_most_of(x, n), n)) { memset(y, 0, (size_t)(4 * n)); }
+        else { tj_softmax_row(x, y, n); }
+    }
     TJ_INLINE void tj_log_softmax_row(const float* TJ_ONLY x, float* TJ_ONLY y, int64_t n) {
         float most = tj_most_of(x, n), log = logf(tj_sum_of_exp(x, most, 0, n));
         int64_t j;
@@ -123,6 +130,7 @@ cdef extern from *:
         TJ_CLONES static void name(const tj_rowwise* r, int64_t at, int64_t end, int64_t n) { for (; at < end; at++) { row; } }
     #define TJ_ROW_OF(array) (array + at * n)
     TJ_EACH_ROW(tj_softmax_rows, tj_softmax_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n))
+    TJ_EACH_ROW(tj_safe_softmax_rows, tj_safe_softmax_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n))
     TJ_EACH_ROW(tj_log_softmax_rows, tj_log_softmax_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->made[0]), n))
     TJ_EACH_ROW(tj_softmax_grad_rows, tj_softmax_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), TJ_ROW_OF(r->made[0]), n))
     TJ_EACH_ROW(tj_log_softmax_grad_rows, tj_log_softmax_grad_row(TJ_ROW_OF(r->given[0]), TJ_ROW_OF(r->given[1]), TJ_ROW_OF(r->made[0]), n))
@@ -224,6 +232,7 @@ cdef extern from *:
         (void)hand;
         switch (r->of) {
             case TJ_SOFTMAX: tj_softmax_rows(r, at, end, r->n); break;
+            case TJ_SAFE_SOFTMAX: tj_safe_softmax_rows(r, at, end, r->n); break;
             case TJ_LOG_SOFTMAX: tj_log_softmax_rows(r, at, end, r->n); break;
             case TJ_SOFTMAX_GRAD: tj_softmax_grad_rows(r, at, end, r->n); break;
             case TJ_LOG_SOFTMAX_GRAD: tj_log_softmax_grad_rows(r, at, end, r->n); break;
@@ -267,7 +276,7 @@ cdef extern from *:
         r->rest = (int)(how[4] >> 2);
         r->inner = how[5];
         r->together = tj_pieces(TJ_OF_ROWS, r->n);
-        if (r->of >= TJ_MOMENTS) {
+        if (r->of >= TJ_MOMENTS && r->of <= TJ_CHANNELS_GRAD) {
             r->together = tj_pieces(TJ_OF_ROWS, r->rows * r->n);
             tj_do(call, tj_channel_piece, r, tj_pieces(r->inner, r->together), alone);
         }

@@ -2,9 +2,9 @@
 (`native/attending.pxd`), a block of queries at a time. To the bit what its steps give, of queries that are one block.
 
     scores = query @ key.T, may be multiplied or divided by a number, and then masked: filled with a number, or a mask added
-    weights = softmax(scores); output = weights @ value
+    weights = softmax(scores), may be multiplied by numbers that drop some; output = weights @ value
 
-    of_weights = grad @ value.T; of_scores = softmax_grad(of_weights, weights), 0 where they were filled, and by the number
+    of_weights = grad @ value.T, by these numbers; of_scores = softmax_grad(of_weights, weights), 0 where they were filled, and by the number
     of_query = of_scores @ key; of_key = of_scores.T @ query; of_value = weights.T @ grad
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import lanes
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, ROWS, TURNED, Batches, Loop, Product
 from torchgrad_jax.runtime.baseline.chains import NUMBERS, Fact
-from torchgrad_jax.runtime.baseline.loops import AS_THEY_ARE, DIVIDED, FILLED, KEPT, SOFTMAX, SOFTMAX_GRAD, ByHand, how_of_heads
+from torchgrad_jax.runtime.baseline.loops import AS_THEY_ARE, DIVIDED, FILLED, KEPT, SAFE, SAFE_SOFTMAX, SOFTMAX, SOFTMAX_GRAD, ByHand, how_of_heads
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved
 from torchgrad_jax.runtime.native import handlers
@@ -34,12 +34,14 @@ class _Matrices(NamedTuple):
 
 
 class _Scaled(NamedTuple):
-    """What is done to scores: the number that they are multiplied with, or divided by; the mask, and what it fills. What is told of them."""
+    """What is done to scores: the number that they are multiplied with, or divided by; the mask, and what it fills; what weights are multiplied with.
+    What is told of them."""
 
     scale: int | None = None
     mask: int | None = None
     fill: int | None = None
     told: int = 0
+    drop: int | None = None
 
 
 class _Found(NamedTuple):
@@ -63,7 +65,9 @@ def with_attention(
     program, known = _Program(steps, facts, same, constants, outputs), len(facts)
     for i in loops:
         of, *_, inner = steps[i].function.how.tolist()
-        found = program.forward(i) if of == SOFTMAX and inner == 1 else program.backward(i) if of == SOFTMAX_GRAD and inner == 1 else None
+        if inner != 1 or of not in (SOFTMAX, SAFE_SOFTMAX, SOFTMAX_GRAD):
+            continue
+        found = program.backward(i) if of == SOFTMAX_GRAD else program.forward(i, SAFE if of == SAFE_SOFTMAX else 0)
         if found is not None:
             program.replace(i, found)
     return program.in_order() if len(facts) > known else None
@@ -84,6 +88,7 @@ class _Program:
         self.made = {slot: i for i, step in enumerate(steps) for slot in step.results}
         self.read: dict[int, list[int]] = defaultdict(list)
         self.instead: dict[int, list[Assignable]] = {}  # what stands where a step did, by its place
+        self.dropped: set[int] = set()  # weights multiplied by what drops: the loop does that itself
         for i, step in enumerate(steps):
             for slot in dict.fromkeys(step.operands):
                 self.read[slot].append(i)
@@ -165,6 +170,7 @@ class _Program:
                 more = scaled._replace(scale=done.scale, told=scaled.told | done.told)
             elif scaled.mask is None:
                 more = self.filled(i, operand) or self.masked(i, operand)
+                more = more and more._replace(told=more.told | scaled.told)
             found = None if more is None else self.scored(operand, i, more)
             if found is not None:
                 return *found[:2], found[2] | {i}
@@ -180,20 +186,34 @@ class _Program:
 
     # ---------------------------------------------------------------------- what is found
 
-    def forward(self, i: int) -> _Found | None:
-        """The attention whose weights a step makes."""
+    def forward(self, i: int, told: int) -> _Found | None:
+        """The attention whose weights a step makes. told: of them."""
         (given,), (weights,) = self.steps[i].operands, self.steps[i].results
-        scored = self.scored(given, i, _Scaled()) if self.facts[weights].letter == "f" else None
+        scored = self.scored(given, i, _Scaled(told=told)) if self.facts[weights].letter == "f" else None
         scores = None if scored is None else self.product(scored[0])
         if scored is None or scores is None:
             return None
         query, key = scores[0], _Matrices(scores[1].slot, not scores[1].turned)
-        for j in self.known_readers(weights):
-            product = self.product(j)
-            if product is not None and product[0] == (weights, False) and product[1].slot != weights:
-                made = [_Matrices(self.steps[j].results[0], False)]
-                return _Found({i, j, *scored[2]}, [query, key, product[1]], scored[1], made, weights)
+        for by, drop in [(weights, None), *self.drops(weights)]:
+            for j in self.known_readers(by):
+                product = self.product(j)
+                if product is not None and product[0] == (by, False) and product[1].slot not in (by, weights):
+                    self.dropped |= {by} - {weights}
+                    made = [_Matrices(self.steps[j].results[0], False)]
+                    return _Found({i, j, *scored[2]}, [query, key, product[1]], scored[1]._replace(drop=drop), made, weights)
         return None
+
+    def drops(self, weights: int) -> list[tuple[int, int]]:
+        """What weights are multiplied by numbers for each of them, and by which ones."""
+        return [(self.steps[j].results[0], other) for j in self.known_readers(weights) if (other := self.times(j, weights)) is not None]
+
+    def times(self, i: int, slot: int) -> int | None:
+        """By which array of the same shape a step multiplies what looks at a slot."""
+        step = self.steps[i]
+        if step.function is not np.multiply or len({self.facts[one] for one in (*step.operands, *step.results)}) != 1:
+            return None
+        roots = [self.root(one) for one in step.operands]
+        return roots[roots[0] == slot] if roots.count(slot) == 1 else None
 
     def known_readers(self, slot: int) -> list[int]:
         """The steps that read a slot, whoever else does."""
@@ -202,27 +222,46 @@ class _Program:
     def backward(self, i: int) -> _Found | None:
         """The gradient of attention whose scores' gradient a step makes."""
         of_weights, weights = map(self.root, self.steps[i].operands)
-        first = self.made.get(of_weights, -1)
-        product = self.product(first) if first >= 0 and self.readers(of_weights) == [i] else None
+        first, of_dropped, done = self.product_of_weights(of_weights, i)
+        product = self.product(first) if first >= 0 else None
         if product is None:
             return None
+        drop = None if of_dropped is None else self.times(self.made[of_weights], of_dropped)
+        by = weights if drop is None else next((made for made, other in self.drops(weights) if other == drop), -1)
         grad, value = product[0], _Matrices(product[1].slot, not product[1].turned)
-        of_scores, scaled, done = self.steps[i].results[0], _Scaled(), {i, first}
+        of_scores, scaled = self.steps[i].results[0], _Scaled(drop=drop)
         readers = self.readers(of_scores)
         while len(readers) == 1 and (more := self.scaled_back(readers[0], scaled)) is not None:
             of_scores, scaled, done = self.steps[readers[0]].results[0], more, {*done, readers[0]}
             readers = self.readers(of_scores)
         last = self.of_both(of_scores, readers)
-        for j in self.known_readers(weights):
+        if last is None or by < 0:
+            return None
+        for j in self.known_readers(by):
             found = self.product(j)
-            if last is None or found is None:
+            if found is None:
                 continue
             for one, other, turned in (found[0], found[1], False), (found[1], found[0], True):
                 # weights.T @ grad, or grad.T @ weights
-                if one == (weights, not turned) and other == (grad.slot, grad.turned != turned):
+                if one == (by, not turned) and other == (grad.slot, grad.turned != turned):
+                    self.dropped |= {by} - {weights}
                     results = [*last[1], _Matrices(self.steps[j].results[0], turned)]
                     return _Found({*done, *readers, j}, [grad, *last[0], value], scaled, results, weights)
         return None
+
+    def product_of_weights(self, of_weights: int, after: int) -> tuple[int, int | None, set[int]]:
+        """The step, or -1, whose product the gradient of weights is, which the step `after` alone reads; or the product's slot, if that is multiplied
+        by what dropped some; and the steps."""
+        i = self.made.get(of_weights, -1)
+        if i < 0 or self.readers(of_weights) != [after]:
+            return -1, None, set()
+        if self.product(i) is not None:
+            return i, None, {after, i}
+        for slot in map(self.root, self.steps[i].operands) if self.steps[i].function is np.multiply else ():
+            j = self.made.get(slot, -1)
+            if j >= 0 and self.times(i, slot) is not None and self.readers(slot) == [i] and self.product(j) is not None:
+                return j, slot, {after, i, j}
+        return -1, None, set()
 
     def scaled_back(self, i: int, scaled: _Scaled) -> _Scaled | None:
         """What is done to scores' gradients where a step does more: fills with 0 what had been filled, or multiplies with or divides by a number."""
@@ -297,8 +336,10 @@ class _Program:
             given.append(self.as_heads(_Matrices(found.weights, False), lead, new))
         made = [self.new(shapes[n + back] if back else shapes[0]) for n in range(len(found.results))]
         told = scaled.told | AS_THEY_ARE
-        function = ByHand(how_of_heads(shapes[back], shapes[back + 1], told), back, scaled.scale is not None, scaled.fill is not None)
-        given += [slot for slot in (scaled.scale, scaled.fill) if slot is not None]
+        function = ByHand(
+            how_of_heads(shapes[back], shapes[back + 1], told), back, scaled.scale is not None, scaled.fill is not None, scaled.drop is not None
+        )
+        given += [slot for slot in (scaled.scale, scaled.fill, scaled.drop) if slot is not None]
         if scaled.mask is not None:
             given.append(self.as_mask(scaled.mask, new))
         whole = [] if back else [self.new((*lead, *weights[-2:]))]
@@ -319,6 +360,8 @@ class _Program:
         if len(leads) > 1 or len(counts) > 1 or len({shape[-1] for shape in shapes}) > 1 or 0 in [self.facts[of.slot].size for of in found.given]:
             return None
         lead = (leads or {(1, counts.pop())}).pop()
+        if found.scaled.drop is not None and self.facts[found.scaled.drop].size != math.prod((*lead, *scores[-2:])):
+            return None
         if found.scaled.mask is not None:
             mask, whole = self.facts[found.scaled.mask].shape, (*lead, *scores[-2:])
             if len(mask) > 4 or any([n not in (1, size) for n, size in zip(mask[::-1], whole[::-1], strict=False)]):
@@ -370,7 +413,7 @@ class _Program:
             return None
         read, kept = {*self.outputs}, list[Assignable]()
         for step in reversed(found):
-            looks = type(step.function) is Moved or step.results[0] in self.same
+            looks = type(step.function) is Moved or step.results[0] in self.same or step.results[0] in self.dropped
             if not looks or not read.isdisjoint(step.results):
                 read.update(step.operands)
                 kept.append(step)
