@@ -119,7 +119,6 @@ cdef extern from *:
     }
     /* Keys that the queries before this one see. */
     static int64_t tj_seen(const tj_attention* p, int64_t query) { return p->causal && query < p->keys ? query : p->keys; }
-    /* A block's weights, as they are multiplied with values: themselves, or written to `room`, `count` of each row. lead: from row to row. */
     TJ_CLONES static void tj_times(const float* TJ_ONLY x, const float* TJ_ONLY y, float* TJ_ONLY out, int64_t n) {
         int64_t j;
         for (j = 0; j < n; j++) { out[j] = x[j] * y[j]; }
@@ -128,11 +127,13 @@ cdef extern from *:
         int64_t j;
         for (j = 0; j < n; j++) { x[j] *= by[j]; }
     }
+    /* So many weights of each of a block's rows, as they are multiplied with values: themselves, or written to `room`. lead: from one
+       row to the next. */
     static const float* tj_dropped(const tj_attention* p, int64_t row, int64_t rows, int64_t count, float* room, int64_t* lead) {
-        const float *weights = p->weights + row * p->keys, *drop = p->drop + row * p->keys;
+        const float *weights = p->weights + row * p->keys, *drop = p->drop ? p->drop + row * p->keys : 0;
         int64_t i;
-        *lead = p->drop ? count : p->keys;
-        if (!p->drop) { return weights; }
+        *lead = drop ? count : p->keys;
+        if (!drop) { return weights; }
         for (i = 0; i < rows; i++) { tj_times(weights + i * p->keys, drop + i * p->keys, room + i * count, count); }
         return room;
     }
