@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
-from torchgrad_jax.runtime.baseline.loops import SideBySide
+from torchgrad_jax.runtime.baseline.attention import SideBySide
 from torchgrad_jax.runtime.native import handlers
 
 F = torch.nn.functional

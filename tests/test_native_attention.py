@@ -13,7 +13,7 @@ import torchgrad_jax as torch
 from torchgrad_jax.nn.functional import scaled_dot_product_attention as attend
 from torchgrad_jax.operators import attention
 from torchgrad_jax.runtime._jax_compat import call_x64
-from torchgrad_jax.runtime.baseline.loops import how_of_attention
+from torchgrad_jax.runtime.baseline.attention import how_of_attention
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION, knows
 from torchgrad_jax.runtime.native import handlers
 

@@ -19,7 +19,7 @@ from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.activation import safe_softmax_along, softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
-from torchgrad_jax.runtime.baseline.loops import how_of_attention
+from torchgrad_jax.runtime.baseline.attention import how_of_attention
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION
 

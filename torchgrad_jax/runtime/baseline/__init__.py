@@ -6,6 +6,7 @@ does not on a CPU: numbers below the smallest normal one are no zeros.
 
 # Families of rules enter themselves.
 from torchgrad_jax.runtime.baseline import (
+    attention,
     control,
     converting,
     convolutions,
@@ -28,7 +29,8 @@ from torchgrad_jax.runtime.baseline.plan import Plan, is_elementwise, plan_of
 from torchgrad_jax.runtime.baseline.surroundings import quiet_context, quietly
 
 __all__ = [
-    "Forms", "Merged", "NumPyForm", "Part", "Plan", "carry_out", "contains", "control", "converting", "convolutions", "elementwise", "fourier",
+    "Forms", "Merged", "NumPyForm", "Part", "Plan", "attention", "carry_out", "contains", "control", "converting", "convolutions", "elementwise",
+    "fourier",
     "indexing", "is_elementwise", "jaxprs_in", "linear_algebra", "loops", "plan_of", "products", "quiet_context", "quietly",
     "reducing", "same_plan", "shaping", "special",
 ]  # fmt: skip

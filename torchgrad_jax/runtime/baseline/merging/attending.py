@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline.attention import AS_THEY_ARE, DIVIDED, FILLED, KEPT, SAFE, ByHand, how_of_heads
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, ROWS, TURNED, Batches, Loop, Product
 from torchgrad_jax.runtime.baseline.chains import NUMBERS, Fact
-from torchgrad_jax.runtime.baseline.loops import AS_THEY_ARE, DIVIDED, FILLED, KEPT, SAFE, SAFE_SOFTMAX, SOFTMAX, SOFTMAX_GRAD, ByHand, how_of_heads
+from torchgrad_jax.runtime.baseline.loops import SAFE_SOFTMAX, SOFTMAX, SOFTMAX_GRAD
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved
 from torchgrad_jax.runtime.native import handlers

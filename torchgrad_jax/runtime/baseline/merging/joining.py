@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.attention import AttentionGrad, ByHand, SideBySide
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED
 from torchgrad_jax.runtime.baseline.chains import Fact
-from torchgrad_jax.runtime.baseline.loops import AttentionGrad, ByHand, SideBySide
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved
 

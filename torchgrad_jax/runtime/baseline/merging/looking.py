@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.attention import Attention, AttentionGrad, ByHand
 from torchgrad_jax.runtime.baseline.carrying import RESHAPED, TURNED, Batches, Product
 from torchgrad_jax.runtime.baseline.chains import Fact
 from torchgrad_jax.runtime.baseline.copying import LEAST
-from torchgrad_jax.runtime.baseline.loops import Attention, AttentionGrad, ByHand
 from torchgrad_jax.runtime.baseline.merging.steps import Call
 from torchgrad_jax.runtime.baseline.places import Assignable, Moved, split
 
