@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.native import handlers, numpy_blas
 
+VARIABLE = "TORCHGRAD_JAX_THIRDS"
 # What NumPy's wheels, builds with 64-bit integers and Apple's library call the functions; and others, whose integers may have 32 bits: on Linux's
 # processors it makes no difference if they are passed in 64.
 _NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", *(("cblas_{}gemm",) if sys.platform == "linux" else ()))
@@ -22,13 +24,14 @@ _NARROW = ("SkylakeX", "Cooperlake", "SapphireRapids")
 @cache
 def multiplies() -> bool:
     """Whether `handlers.multiplied` can be called, and XLA be told of such a function: where the typed core is, and NumPy's BLAS can be found."""
-    return multiply_by(handlers.vector_bits())
+    return multiply_by(handlers.vector_bits(), os.environ.get(VARIABLE, "on") != "off")
 
 
-def multiply_by(bits: int) -> bool:
-    """Let products go by our own functions for vectors of so many bits, at most `handlers.vector_bits()`; 0: all by BLAS. Whether they can."""
+def multiply_by(bits: int, thirds: bool = False) -> bool:
+    """Let products go by our own functions for vectors of so many bits, at most `handlers.vector_bits()`, those of float32 by tiles of bfloat16 if
+    `thirds` and the processor has them; 0: all by BLAS. Whether they can."""
     single, double = _routine("s"), _routine("d")
-    return single is not None and double is not None and handlers.use(single, double, _core() in _NARROW, bits)
+    return single is not None and double is not None and handlers.use(single, double, _core() in _NARROW, bits, thirds)
 
 
 def _routine(letter: str) -> int | None:

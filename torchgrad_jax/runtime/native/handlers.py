@@ -30,9 +30,14 @@ def vector_bits() -> int:
     return multiplying.vector_bits()
 
 
-def use(single: int, double: int, narrow: bool, bits: int) -> bool:
+def by_thirds() -> bool:
+    """See `multiplying.by_thirds`."""
+    return multiplying.by_thirds()
+
+
+def use(single: int, double: int, narrow: bool, bits: int, thirds: bool) -> bool:
     """See `multiplying.use`."""
-    return multiplying.use(single, double, narrow, bits)
+    return multiplying.use(single, double, narrow, bits, thirds)
 
 
 def product(minor: int) -> Any:

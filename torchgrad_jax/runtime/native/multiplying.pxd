@@ -274,7 +274,7 @@ cdef extern from *:
         whole.m = out->shape[1];
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
-        whole.add = whole.alone = 0;
+        whole.add = whole.alone = whole.thirds = 0;
         whole.out_lead = 0;
         whole.bias = whole.rest = 0;
         tj_carry_out(call, &whole, wide);
@@ -340,7 +340,7 @@ cdef extern from *:
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
         whole.add = add;
-        whole.alone = 0;
+        whole.alone = whole.thirds = 0;
         whole.out_lead = 0;
         whole.bias = (const char*)bias;
         whole.rest = (const char*)rest;
@@ -357,12 +357,13 @@ cdef extern from *:
         }
         return 1;
     }
-    static void tj_use(size_t one, size_t other, int narrow, int bits) {
+    static void tj_use(size_t one, size_t other, int narrow, int bits, int thirds) {
         tj_single = (tj_sgemm)one;
         tj_double = (tj_dgemm)other;
         tj_narrow = narrow;
         tj_tiled[0] = tj_tiles_of(bits, 0);
         tj_tiled[1] = tj_tiles_of(bits, 1);
+        tj_thirds = thirds && bits == 512 && tj_thirds_are_allowed();
     }
     static void* tj_multiplier(int minor) {
         tj_minor = minor;
@@ -370,7 +371,7 @@ cdef extern from *:
     }
     """
     enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS, TJ_SHARED_ELEMENTS
-    void tj_use(size_t single, size_t double, int narrow, int bits) noexcept
+    void tj_use(size_t single, size_t double, int narrow, int bits, bint thirds) noexcept
     void* tj_multiplier(int minor) noexcept
     bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, const void* rest, bint add) noexcept
 
@@ -379,9 +380,13 @@ cdef inline int vector_bits() noexcept:
     return tiling.tj_vector_bits()
 
 
-cdef inline bint use(size_t single, size_t double, bint narrow, int bits) noexcept:
-    tj_use(single, double, narrow, bits)
+cdef inline bint use(size_t single, size_t double, bint narrow, int bits, bint thirds) noexcept:
+    tj_use(single, double, narrow, bits, thirds)
     return True
+
+
+cdef inline bint by_thirds() noexcept:
+    return tiling.tj_thirds
 
 
 cdef inline object handler(int minor):

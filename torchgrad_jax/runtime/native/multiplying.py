@@ -10,9 +10,15 @@ def vector_bits() -> int:
     return 0
 
 
-def use(single: int, double: int, narrow: bool, bits: int) -> bool:
+def by_thirds() -> bool:
+    """Whether products of float32 go by the processor's tiles of bfloat16, three for each number, where that is quicker: see `thirds.h`."""
+    return False
+
+
+def use(single: int, double: int, narrow: bool, bits: int, thirds: bool) -> bool:
     """Whether products can be had from now on. single, double: the addresses of `cblas_sgemm` and `cblas_dgemm`. narrow: whether a product with a
-    transposed matrix is quicker in narrow blocks. bits: of the vectors of our own functions, at most `vector_bits()`; 0: BLAS does all."""
+    transposed matrix is quicker in narrow blocks. bits: of the vectors of our own functions, at most `vector_bits()`; 0: BLAS does all.
+    thirds: whether products may go `by_thirds`, if the processor can and they are not BLAS's."""
     return False
 
 
