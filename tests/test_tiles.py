@@ -20,9 +20,10 @@ KINDS = [bits for bits in (256, 512) if bits <= handlers.vector_bits()]
 
 @pytest.fixture(params=KINDS)
 def bits(request):
+    thirds = handlers.by_thirds()
     blas.multiply_by(request.param)
     yield request.param
-    blas.multiply_by(handlers.vector_bits())
+    blas.multiply_by(handlers.vector_bits(), thirds)
 
 
 def numbers(shape, dtype="f", seed=0):
@@ -49,11 +50,12 @@ SIZES = st.one_of(st.integers(4, 40), st.sampled_from([47, 48, 49, 64, 95, 96, 1
        batch=st.integers(1, 3), dtype=st.sampled_from("fd"), left=st.booleans(), right=st.booleans())  # fmt: skip
 def test_of_any_sizes(kind, m, n, k, batch, dtype, left, right):
     x, y = numbers((batch, m, k), dtype), numbers((batch, k, n), dtype, 1)
+    thirds = handlers.by_thirds()
     blas.multiply_by(kind)
     try:
         assert is_close(product(x, y, left, right), x, y)
     finally:
-        blas.multiply_by(handlers.vector_bits())
+        blas.multiply_by(handlers.vector_bits(), thirds)
 
 
 @pytest.mark.parametrize("left", [False, True])

@@ -12,7 +12,11 @@ import numpy as np
 
 from torchgrad_jax.runtime.native import handlers, numpy_blas
 
-VARIABLE = "TORCHGRAD_JAX_THIRDS"
+_SWITCH = os.environ.get("TORCHGRAD_JAX_THIRDS", "on")
+
+if _SWITCH not in ("on", "off"):
+    raise ValueError(f"TORCHGRAD_JAX_THIRDS must be on or off, not {_SWITCH!r}")
+
 # What NumPy's wheels, builds with 64-bit integers and Apple's library call the functions; and others, whose integers may have 32 bits: on Linux's
 # processors it makes no difference if they are passed in 64.
 _NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "cblas_{}gemm$NEWLAPACK$ILP64", *(("cblas_{}gemm",) if sys.platform == "linux" else ()))
@@ -24,7 +28,7 @@ _NARROW = ("SkylakeX", "Cooperlake", "SapphireRapids")
 @cache
 def multiplies() -> bool:
     """Whether `handlers.multiplied` can be called, and XLA be told of such a function: where the typed core is, and NumPy's BLAS can be found."""
-    return multiply_by(handlers.vector_bits(), os.environ.get(VARIABLE, "on") != "off")
+    return multiply_by(handlers.vector_bits(), _SWITCH == "on")
 
 
 def multiply_by(bits: int, thirds: bool = False) -> bool:

@@ -274,7 +274,7 @@ cdef extern from *:
         whole.m = out->shape[1];
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
-        whole.add = whole.alone = whole.thirds = 0;
+        whole.add = whole.alone = whole.plain = 0;
         whole.out_lead = 0;
         whole.bias = whole.rest = 0;
         tj_carry_out(call, &whole, wide);
@@ -340,7 +340,7 @@ cdef extern from *:
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
         whole.add = add;
-        whole.alone = whole.thirds = 0;
+        whole.alone = whole.plain = 0;
         whole.out_lead = 0;
         whole.bias = (const char*)bias;
         whole.rest = (const char*)rest;

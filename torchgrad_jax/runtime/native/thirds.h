@@ -7,7 +7,7 @@
    matrix's tiles have 32 terms of one row; rows of the right one's have two terms of 16 columns, in pairs. Numbers whose thirds would be out of
    bfloat16's range (infinite, none, or nearer to 0 than 2**-100) are not for this: a step that has one begins with TJ_NO_THIRDS. */
 #define TJ_AMX __attribute__((target("avx512f,avx512vl,avx512bw,avx2,fma,amx-tile,amx-bf16")))
-enum { TJ_SIDE_OF_TILE = 16, TJ_TILE = 1024, TJ_TERMS_OF_STEP = 32, TJ_STEP = 6 * TJ_TILE, TJ_NO_THIRDS = 0x7fff };
+enum { TJ_SIDE_OF_TILE = 16, TJ_TILE = 1024, TJ_STEP = 6 * TJ_TILE, TJ_NO_THIRDS = 0x7fff };
 enum { TJ_LEAST_OF_THIRDS = (127 - 100) << 23 };
 
 /* What is found out about numbers on the way: `nearest` to 0 but for 0 itself, twice their bits less 1; and none, if one of their thirds is not finite. */

@@ -16,7 +16,7 @@ cdef extern from *:
     } tj_matrices;
     /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0; rest: what is added then, as many elements as there are,
        or 0. Added to what is there, if `add`, by this thread alone, if `alone`, and each row of the result `out_lead` elements behind the one before, if
-       that is not 0: what tiles can. thirds: whether by tiles of thirds, where whoever asks has decided that for more than this product. */
+       that is not 0: what tiles can. plain: whether not by thirds, however large they are. */
     typedef struct {
         tj_matrices x, y;
         char* out;
@@ -25,9 +25,8 @@ cdef extern from *:
         const char* bias;
         int64_t out_lead;
         const char* rest;
-        int thirds;
+        int plain;
     } tj_operands;
-    enum { TJ_THIRDS_IF_THEY_PAY = 0, TJ_BY_THIRDS = 1, TJ_WITHOUT_THIRDS = 2 };
 
     /* Where the matrix of a number has the element of this row and column. */
     static const char* tj_at(const tj_matrices* from, int64_t number, int64_t row, int64_t column, int64_t size) {
@@ -180,7 +179,7 @@ cdef extern from *:
            TJ_ABREAST = 8, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least for each thread, each of so many multiplications; and below how many multiplications one
        thread is quicker than two unless those are near, and of how many it is in any case. */
-    enum { TJ_SIDES_OF_THIRDS = 60, TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
+    enum { TJ_SIDES_OF_THIRDS = 50, TJ_TERMS_OF_STEP = 32, TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
            TJ_LIGHT_PIECE = 1 << 16, TJ_LIGHT = 3 << 16 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
        `together` times the tiles of one group by one strip: of some strips abreast, block by block of so many `terms`. left_lies, right_lies: those are read
@@ -297,15 +296,16 @@ cdef extern from *:
     static int tj_thirds_are_allowed(void) { return 0; }
     static void tj_multiply_by_thirds(const tj_call* call, const tj_operands* of) { abort(); }
     #endif
-    /* Whether products of matrices of these sizes are quicker by thirds: to make their strips takes time that few multiplications do not make good. */
-    static int tj_thirds_pay(int64_t m, int64_t n, int64_t k) {
-        return tj_thirds && k >= TJ_TERMS_OF_STEP && m * n >= TJ_SIDES_OF_THIRDS * (m + n);
+    /* Whether one product of matrices of these sizes is quicker by thirds: to make their strips takes time that few multiplications do not make good. Of
+       several each has the bits that attention's loop gives it, which has blocks too small for this. */
+    static int tj_thirds_pay(const tj_operands* of) {
+        return tj_thirds && !of->plain && of->batch == 1 && of->k >= TJ_TERMS_OF_STEP && of->m * of->n >= TJ_SIDES_OF_THIRDS * (of->m + of->n);
     }
     static void tj_tile_products(const tj_call* call, const tj_operands* of, const tj_tiles* by) {
         tj_tiling p = {*of, by};
         int64_t most = TJ_KEPT / (of->k * by->size), all = of->batch * of->m * of->n * of->k, least, pieces;
         int light = all < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE), alone = of->alone || all < TJ_LIGHT;
-        if (by->size == 4 && (of->thirds ? of->thirds == TJ_BY_THIRDS : tj_thirds_pay(of->m, of->n, of->k))) {
+        if (by->size == 4 && tj_thirds_pay(of)) {
             tj_multiply_by_thirds(call, of);
             return;
         }
