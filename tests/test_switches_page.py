@@ -44,7 +44,9 @@ def test_the_variables_of_the_code_are_those_of_the_page():
     assert variables(ROOT / "tests") - read <= set(VARIABLE.findall(TEXT))
 
 
-@pytest.mark.parametrize("name", ["TORCHGRAD_JAX_EXECUTION", "TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_TYPED", "TORCHGRAD_JAX_CHECK"])
+@pytest.mark.parametrize(
+    "name", ["TORCHGRAD_JAX_EXECUTION", "TORCHGRAD_JAX_BASELINE", "TORCHGRAD_JAX_TYPED", "TORCHGRAD_JAX_THIRDS", "TORCHGRAD_JAX_CHECK"]
+)
 def test_a_wrong_value_is_answered_with_those_of_the_page(name):
     done = subprocess.run(
         [sys.executable, "-c", "import torchgrad_jax"], env={**os.environ, "PYTHONPATH": str(ROOT), name: "other"}, capture_output=True, text=True

@@ -4,8 +4,8 @@
    what is left out is below 2**-25 of the whole, less than the rounding of one float32 product. Where a product of float32 numbers is exact, this is, too.
 
    A strip has 32 rows or columns of a matrix: for each 32 terms a step, the thirds in turn, each as two tiles of 16 rows of 64 bytes. Rows of the left
-   matrix's tiles have 32 terms of one row; rows of the right one's have two terms of 16 columns, in pairs. Numbers whose thirds would be out of
-   bfloat16's range (infinite, none, or nearer to 0 than 2**-100) are not for this: a step that has one begins with TJ_NO_THIRDS. */
+   matrix's tiles have 32 terms of one row; rows of the right one's have two terms of 16 columns, in pairs. Numbers of which a third would be out of
+   bfloat16's range (infinite, none, beyond it, or nearer to 0 than 2**-100) are not for this: a step that has one begins with TJ_NO_THIRDS. */
 #define TJ_AMX __attribute__((target("avx512f,avx512vl,avx512bw,avx2,fma,amx-tile,amx-bf16")))
 enum { TJ_SIDE_OF_TILE = 16, TJ_TILE = 1024, TJ_STEP = 6 * TJ_TILE, TJ_NO_THIRDS = 0x7fff };
 enum { TJ_LEAST_OF_THIRDS = (127 - 100) << 23 };
@@ -107,7 +107,7 @@ TJ_INLINE TJ_AMX int tj_half_of_columns(char* to, const float* from, int64_t lea
     return tj_has_none(&found);
 }
 #define TJ_HALF(name, what, turned)                                                                                                  \
-    TJ_AMX static int name(      char* to, const float* from, int64_t lead, int64_t count, int64_t terms) {                          \
+    TJ_AMX static int name(char* to, const float* from, int64_t lead, int64_t count, int64_t terms) {                          \
         return what(to, from, lead, count, terms, turned);                                                                           \
     }
 TJ_HALF(tj_half_left_rows, tj_half_of_rows, 0)
@@ -210,7 +210,7 @@ TJ_AMX static void tj_multiply_part(int64_t terms, const char* x, const char* y,
     }
 }
 
-/* Products by thirds: pieces are of `rows` x `columns` of the result, `down` x `across` of each matrix. Of so many `terms` at a time the right matrix's
+/* A product by thirds: pieces are of `rows` x `columns` of the result, `down` x `across` of them. Of so many `terms` at a time the right matrix's
    strips are kept, and `abreast` of the left matrix, of each of which the first cache holds as many terms as are added up at once. */
 enum { TJ_KEPT_OF_RIGHT = 3 << 18, TJ_BYTES_OF_TERM = 6 * 32, TJ_LEFT_ABREAST = 8 };
 typedef struct {
@@ -225,34 +225,34 @@ typedef struct {
 
 /* Make strips, `apart` bytes from one to the next, of so many `terms` of rows of the left matrix, or of columns of the right one, from `begin` to before
    `end`: those that lie next to each other step by step, so that memory is read in a row. */
-static void tj_keep(const tj_matrices* of, int right, int64_t matrix, int64_t begin, int64_t end, int64_t t, int64_t terms, int64_t apart, char* to) {
+static void tj_keep(const tj_matrices* of, int right, int64_t begin, int64_t end, int64_t t, int64_t terms, int64_t apart, char* to) {
     int across = right ? !of->turned : of->turned;
     int64_t strips = tj_pieces(end - begin, 32), steps = tj_pieces(terms, TJ_TERMS_OF_STEP), i, beside = across ? TJ_SIDE_OF_TILE : TJ_SIDE_OF_TILE * of->lead;
     tj_half_step half = right ? (across ? tj_half_right_columns : tj_half_right_rows) : across ? tj_half_left_columns : tj_half_left_rows;
     for (i = 0; i < strips * steps; i++) {
         int64_t strip = across ? i % strips : i / steps, step = across ? i / strips : i % steps, s = step * TJ_TERMS_OF_STEP, place = begin + strip * 32;
-        const float* from = (const float*)(right ? tj_at(of, matrix, t + s, place, 4) : tj_at(of, matrix, place, t + s, 4));
+        const float* from = (const float*)(right ? tj_at(of, 0, t + s, place, 4) : tj_at(of, 0, place, t + s, 4));
         tj_make_step(half, to + strip * apart + step * TJ_STEP, from, of->lead, end - place < 32 ? end - place : 32, terms - s, beside);
     }
 }
 /* A part without thirds, where a strip has numbers that have none: of what lies in the matrices, a few rows at a time. */
-static void tj_multiply_plainly(const tj_by_thirds* p, int64_t matrix, int64_t row, int64_t column, int64_t t, int64_t terms, const tj_part* part) {
+static void tj_multiply_plainly(const tj_by_thirds* p, int64_t row, int64_t column, int64_t t, int64_t terms, const tj_part* part) {
     const tj_matrices *x = &p->of.x, *y = &p->of.y;
     const tj_tiles* by = &tj_single_512_tiles;
-    const char* from = tj_at(y, matrix, t, column, 4);
+    const char* from = tj_at(y, 0, t, column, 4);
     float room[TJ_TERMS * 32];
     int64_t i;
     if (y->turned) { by->strip(room, from, y->lead, part->columns, by->columns, terms); }
     else { by->strips(room, from, y->lead, part->columns, by->columns, by->columns, 0, terms); }
     for (i = 0; i < part->rows; i += by->rows) {
-        by->tile(terms, tj_at(x, matrix, row + i, t, 4), x->turned ? 1 : x->lead, x->turned ? x->lead : 1, room, by->columns, part->bias,
+        by->tile(terms, tj_at(x, 0, row + i, t, 4), x->turned ? 1 : x->lead, x->turned ? x->lead : 1, room, by->columns, part->bias,
                  part->rest ? part->rest + i * part->rest_lead : 0, part->rest_lead, part->out + i * part->lead, part->lead, part->add || part->onto,
                  part->rows - i < by->rows ? part->rows - i : by->rows, part->columns);
     }
 }
 /* Add the products of a strip on the left, whose terms from `t` on are kept, with those on the right. */
-static void tj_multiply_strip(const tj_by_thirds* p, int64_t matrix, int64_t row, int64_t begin, int64_t end, int64_t t, int64_t terms,
-                              const char* left, const char* right) {
+static void tj_multiply_strip(const tj_by_thirds* p, int64_t row, int64_t begin, int64_t end, int64_t t, int64_t terms, const char* left,
+                              const char* right) {
     const tj_operands* of = &p->of;
     tj_part part = {0};
     int64_t s, j;
@@ -266,12 +266,12 @@ static void tj_multiply_strip(const tj_by_thirds* p, int64_t matrix, int64_t row
         part.add = of->add && !part.onto;
         for (j = begin; j < end; j += 32) {
             const char *x = left + s * TJ_BYTES_OF_TERM, *y = right + (j - begin) / 32 * p->apart + s * TJ_BYTES_OF_TERM;
-            part.out = (float*)of->out + (matrix * of->m + row) * part.lead + j;
+            part.out = (float*)of->out + row * part.lead + j;
             part.columns = end - j < 32 ? end - j : 32;
             part.bias = of->bias && last ? (const float*)of->bias + j : 0;
-            part.rest = of->rest && last ? (const float*)of->rest + (matrix * of->m + row) * of->n + j : 0;
+            part.rest = of->rest && last ? (const float*)of->rest + row * of->n + j : 0;
             if (tj_have_thirds(some, x, y)) { tj_multiply_part(some, x, y, &part); }
-            else { tj_multiply_plainly(p, matrix, row, j, t + s, some, &part); }
+            else { tj_multiply_plainly(p, row, j, t + s, some, &part); }
         }
     }
 }
@@ -279,7 +279,7 @@ static void tj_piece_by_thirds(const void* work, int64_t piece, tj_hand* hand) {
     const tj_by_thirds* p = (const tj_by_thirds*)work;
     const tj_operands* of = &p->of;
     tj_kept_thirds* kept = (tj_kept_thirds*)hand->kept;
-    int64_t block = piece / p->down, matrix = block / p->across, first = piece % p->down * p->rows, begin = block % p->across * p->columns, t, row;
+    int64_t block = piece / p->down, first = piece % p->down * p->rows, begin = block * p->columns, t, row;
     int64_t last = first + p->rows < of->m ? first + p->rows : of->m, end = begin + p->columns < of->n ? begin + p->columns : of->n, group, past;
     if (!kept) {
         int64_t of_left = p->abreast * p->apart;
@@ -292,39 +292,42 @@ static void tj_piece_by_thirds(const void* work, int64_t piece, tj_hand* hand) {
     tj_begin_thirds();
     for (t = 0; t < of->k; t += p->terms) {
         int64_t terms = of->k - t < p->terms ? of->k - t : p->terms, which = block * of->k + t;
-        if (kept->which != which) { tj_keep(&of->y, 1, matrix, begin, end, t, terms, p->apart, kept->right); }
+        if (kept->which != which) { tj_keep(&of->y, 1, begin, end, t, terms, p->apart, kept->right); }
         kept->which = which;
         for (group = first; group < last; group = past) {
             past = group + p->abreast * 32 < last ? group + p->abreast * 32 : last;
-            tj_keep(&of->x, 0, matrix, group, past, t, terms, p->apart, kept->left);
+            tj_keep(&of->x, 0, group, past, t, terms, p->apart, kept->left);
             for (row = group; row < past; row += 32) {
-                tj_multiply_strip(p, matrix, row, begin, end, t, terms, kept->left + (row - group) / 32 * p->apart, kept->right);
+                tj_multiply_strip(p, row, begin, end, t, terms, kept->left + (row - group) / 32 * p->apart, kept->right);
             }
         }
     }
     tj_end_thirds();
 }
+/* Cut one side for threads, the longer one: of what the other side has each makes all. If all terms are kept, each thread makes the right matrix's strips
+   once for several pieces of rows. */
+static void tj_cut_for_threads(tj_by_thirds* p, int64_t parts) {
+    const tj_operands* of = &p->of;
+    int kept = of->k <= p->terms;
+    if (kept ? 2 * of->m >= of->n && of->m >= 128 : of->m >= of->n) { p->rows = tj_pieces(tj_pieces(of->m, kept ? 2 * parts : parts), 32) * 32; }
+    else { p->columns = tj_pieces(tj_pieces(of->n, tj_pieces(of->n, p->columns) * parts), 32) * 32; }
+}
 static void tj_multiply_by_thirds(const tj_call* call, const tj_operands* of) {
     tj_by_thirds p = {*of};
-    int64_t all = of->batch * of->m * of->n * of->k, hands, units, most;
+    int64_t all = of->m * of->n * of->k, most = TJ_KEPT_OF_RIGHT / (of->n * 6), hands, units;
     int light = all < (call ? TJ_TILED_ALONE : TJ_TILED_ALONE_HERE), alone = of->alone || all < TJ_LIGHT;
     hands = alone ? 1 : tj_hands(call);
-    most = TJ_KEPT_OF_RIGHT / (of->n * 6);
     if (most < TJ_TERMS || of->x.turned) { most = TJ_TERMS; }
     p.terms = of->k > most ? most / TJ_TERMS * TJ_TERMS : tj_pieces(of->k, 32) * 32;
     p.columns = tj_pieces(tj_pieces(of->n, tj_pieces(of->n, TJ_KEPT_OF_RIGHT / (p.terms * 6))), 32) * 32;
-    units = of->batch * tj_pieces(of->n, p.columns);
     p.rows = tj_pieces(of->m, 32) * 32;
-    if (units < 2 * hands && hands > 1) {
-        int64_t more = tj_pieces(hands, units);
-        if (of->m >= (of->k > p.terms ? of->n : 128)) { p.rows = tj_pieces(tj_pieces(of->m, of->k > p.terms ? more : 2 * more), 32) * 32; }
-        else { p.columns = tj_pieces(tj_pieces(of->n, tj_pieces(of->n, p.columns) * (of->k > p.terms ? more : 2 * more)), 32) * 32; }
-    }
+    units = tj_pieces(of->n, p.columns);
+    if (units < 2 * hands && hands > 1) { tj_cut_for_threads(&p, tj_pieces(hands, units)); }
     p.down = tj_pieces(of->m, p.rows);
     p.across = tj_pieces(of->n, p.columns);
     p.apart = p.terms * TJ_BYTES_OF_TERM + TJ_LINE;
     p.abreast = !of->x.turned ? 1 : p.rows / 32 < TJ_LEFT_ABREAST ? p.rows / 32 : TJ_LEFT_ABREAST;
-    tj_do(call, tj_piece_by_thirds, &p, of->batch * p.down * p.across, alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
+    tj_do(call, tj_piece_by_thirds, &p, p.down * p.across, alone ? TJ_BY_ONE : light ? TJ_BY_NEAR : TJ_BY_ALL);
 }
 /* Whether the processor has such tiles and the system lets this process use them. */
 static int tj_thirds_are_allowed(void) {
