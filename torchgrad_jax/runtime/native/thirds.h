@@ -1,7 +1,8 @@
 /* Products of float32 matrices by tiles of bfloat16 (Intel's AMX), to float32's precision: included by `tiling.pxd`.
 
    A float32 of 24 bits is the sum of three bfloat16 of 8, exactly. Of the nine products of two numbers' thirds the six largest are added up in float32;
-   what is left out is below 2**-25 of the whole, less than the rounding of one float32 product. Where a product of float32 numbers is exact, this is, too.
+   what is left out is at most 2**-24 of the product, as much as one rounding, and mostly an eighth of that. Where a product of float32 numbers is exact,
+   this is, too.
 
    A strip has 32 rows or columns of a matrix: for each 32 terms a step, the thirds in turn, each as two tiles of 16 rows of 64 bytes. Rows of the left
    matrix's tiles have 32 terms of one row; rows of the right one's have two terms of 16 columns, in pairs. Numbers of which a third would be out of
