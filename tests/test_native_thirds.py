@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import torchgrad_jax as torch
+from torchgrad_jax.runtime.baseline.carrying import Added, Product
 from torchgrad_jax.runtime.native import blas, handlers
 from torchgrad_jax.runtime.native.handlers import added, multiplied
 
@@ -121,6 +123,38 @@ def test_bits_do_not_depend_on_other_rows_and_columns():
         assert (multiplied(x[:rows], np.ascontiguousarray(y[:, :columns]), False, False) == whole[:rows, :columns]).all()
     assert (multiplied(np.ascontiguousarray(x.T), y, True, False) == whole).all()
     assert (multiplied(x, np.ascontiguousarray(y.T), False, True) == whole).all()
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_the_transpose_of_a_transpose_has_the_same_bits(left, right):
+    """As programs compute a product of which only the transpose is read."""
+    x, y = numbers((400, 300) if left else (300, 400)), numbers((200, 400) if right else (400, 200), 1)
+    product = Product(left, right, np.matmul)
+    found = product(x, y)
+    assert (product.transposed()(y, x) == found.T).all()
+    assert (Product(not right, not left, np.matmul)(y, x) != found.T).any()  # else this tests nothing
+    bias, rest = numbers(300, 2), numbers((200, 300), 3)
+    assert (Added(product.transposed())(y, x, bias, rest) == found.T + bias + rest).all()
+
+
+@pytest.mark.parametrize("rows", [128, 400])
+def test_a_loop_keeps_its_bits(rows):
+    """While it is interpreted: first step by step, then as a program that is put together."""
+    x, w, v = (torch.tensor(numbers(shape, i)) for i, shape in enumerate(((rows, 200), (300, 200), (200, 300))))
+    for weights in (w, v):
+        weights.requires_grad_()
+
+    def step():
+        w.grad = v.grad = None
+        hidden = (x @ w.T).relu() + x @ v
+        (torch.nn.functional.linear(hidden @ w, w) ** 2).mean().backward()
+        return w.grad.numpy().copy(), v.grad.numpy().copy()
+
+    first = step()
+    for _ in range(40):
+        last = step()
+    assert all((a == b).all() for a, b in zip(first, last, strict=True))
 
 
 def test_small_products_and_batches_are_others():

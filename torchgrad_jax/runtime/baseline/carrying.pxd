@@ -21,7 +21,7 @@ cdef class Prepared:
 
 
 cdef class Product:
-    cdef public bint turned, other
+    cdef public bint turned, other, mirrored
     cdef public object otherwise
 
     cpdef of(self, object a, object b)

@@ -72,36 +72,37 @@ class Prepared:
 
 class Product:
     """The function of a step that multiplies matrices by C: transposes of the first ones if `turned`, of the others if `other`. It may be given a
-    vector to add to each row. otherwise: what multiplies those that C does not, as they are."""
+    vector to add to each row. otherwise: what multiplies those that C does not, as they are. mirrored: whether it is the transpose of another, to the
+    bit."""
 
-    __slots__ = ("turned", "other", "otherwise")
+    __slots__ = ("turned", "other", "otherwise", "mirrored")
 
-    def __init__(self, turned: bool, other: bool, otherwise: Any) -> None:
-        self.turned, self.other, self.otherwise = turned, other, otherwise
+    def __init__(self, turned: bool, other: bool, otherwise: Any, mirrored: bool = False) -> None:
+        self.turned, self.other, self.otherwise, self.mirrored = turned, other, otherwise, mirrored
 
     def __call__(self, a: Any, b: Any, bias: Any = None) -> Any:
         return self.of(a, b) if bias is None else self.with_bias(a, b, bias)
 
     def transposed(self) -> Product:
         """What gives the transpose, of the operands in the other order."""
-        return Product(not self.other, not self.turned, lambda b, a: self.otherwise(a, b).transpose())
+        return Product(not self.other, not self.turned, lambda b, a: self.otherwise(a, b).transpose(), not self.mirrored)
 
     def with_bias(self, a: Any, b: Any, bias: Any) -> Any:
         """The product and a vector added to each row."""
         bias = contiguous(bias)
-        found = handlers.multiplied(a, b, self.turned, self.other, bias)
+        found = handlers.multiplied(a, b, self.turned, self.other, bias, None, self.mirrored)
         return self._of_pieces(a, b, bias) if found is None else found
 
     def of(self, a: Any, b: Any) -> Any:
         """The product alone."""
-        found = handlers.multiplied(a, b, self.turned, self.other)
+        found = handlers.multiplied(a, b, self.turned, self.other, None, None, self.mirrored)
         return self._of_pieces(a, b, None) if found is None else found
 
     def _of_pieces(self, a: Any, b: Any, bias: Any) -> Any:
         """The product, and the bias added to it, of what C does not take as it is."""
         x, y, found = in_one_piece(a), in_one_piece(b), None
         if x is not a or y is not b:
-            found = handlers.multiplied(x, y, self.turned, self.other, bias)
+            found = handlers.multiplied(x, y, self.turned, self.other, bias, None, self.mirrored)
         if found is None:
             found = self.otherwise(x, y)
             return found if bias is None else np.add(found, bias)
@@ -120,7 +121,8 @@ class Added:
     def __call__(self, a: Any, b: Any, *others: Any) -> Any:
         bias, onto = others if len(others) == 2 else (None, others[0])
         product, onto = self.product, contiguous(onto)
-        found = handlers.multiplied(a, b, product.turned, product.other, None if bias is None else contiguous(bias), onto)
+        added = None if bias is None else contiguous(bias)
+        found = handlers.multiplied(a, b, product.turned, product.other, added, onto, product.mirrored)
         if found is None:
             found = product(a, b, bias)
             found = np.add(found, onto.reshape(found.shape))
@@ -128,7 +130,7 @@ class Added:
 
     def into(self, a: Any, b: Any, onto: Any) -> Any:
         """The same, written into the third one."""
-        found = handlers.added(a, b, self.product.turned, self.product.other, onto)
+        found = handlers.added(a, b, self.product.turned, self.product.other, onto, self.product.mirrored)
         return np.add(onto, self.product.of(a, b), out=onto) if found is None else found
 
 

@@ -48,7 +48,7 @@ cdef extern from *:
     static void tj_of_head(const tj_attention* p, const float* x, int64_t x_lead, int x_turned, const float* y, int64_t y_lead, int y_turned, float* out,
                            int64_t lead, int64_t m, int64_t n, int64_t k, int add) {
         tj_operands of = {{(const char*)x, x_lead, 1, 0, 0, x_turned}, {(const char*)y, y_lead, 1, 0, 0, y_turned}, (char*)out, 1, m, n, k, add, p->alone,
-                          0, lead, 0, 1};
+                          0, lead, 0, 1, 0};
         tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
     }
     static tj_mask tj_mask_from(const tj_mask* of, int64_t sample, int64_t head, int64_t query) {

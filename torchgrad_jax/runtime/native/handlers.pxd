@@ -5,6 +5,6 @@ from torchgrad_jax.runtime.native cimport arrays, attending, convolving, looping
 
 cdef object _PLACES
 
-cpdef object multiplied(object x, object y, bint left, bint right, object bias=*, object rest=*)
-cpdef object added(object x, object y, bint left, bint right, object onto)
+cpdef object multiplied(object x, object y, bint left, bint right, object bias=*, object rest=*, bint mirrored=*)
+cpdef object added(object x, object y, bint left, bint right, object onto, bint mirrored=*)
 cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces) noexcept

@@ -45,14 +45,14 @@ def product(minor: int) -> Any:
     return multiplying.handler(minor)
 
 
-def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None, rest: Any = None) -> Any:
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any = None, rest: Any = None, mirrored: bool = False) -> Any:
     """See `multiplying.multiplied`."""
-    return multiplying.multiplied(x, y, left, right, bias, rest)
+    return multiplying.multiplied(x, y, left, right, bias, rest, mirrored)
 
 
-def added(x: Any, y: Any, left: bool, right: bool, onto: Any) -> Any:
+def added(x: Any, y: Any, left: bool, right: bool, onto: Any, mirrored: bool = False) -> Any:
     """See `multiplying.added`."""
-    return multiplying.added(x, y, left, right, onto)
+    return multiplying.added(x, y, left, right, onto, mirrored)
 
 
 def align() -> None:

@@ -274,7 +274,7 @@ cdef extern from *:
         whole.m = out->shape[1];
         whole.n = out->shape[2];
         whole.k = x->shape[whole.x.turned ? 1 : 2];
-        whole.add = whole.alone = whole.plain = 0;
+        whole.add = whole.alone = whole.plain = whole.mirrored = 0;
         whole.out_lead = 0;
         whole.bias = whole.rest = 0;
         tj_carry_out(call, &whole, wide);
@@ -329,7 +329,7 @@ cdef extern from *:
     /* For the interpreter, which lets go of Python's lock while it takes long. The arrays are of one dtype, and so long as they have to be. add: to what is
        in `out`, by tiles which have each sum in registers before. */
     static int tj_multiply_here(const Py_buffer* x, const Py_buffer* y, const Py_buffer* out, int left, int right, const void* bias, const void* rest,
-                                int add) {
+                                int add, int mirrored) {
         const Py_ssize_t *of_x = x->shape + x->ndim - 2, *of_out = out->shape + out->ndim - 2;
         int wide = out->itemsize == 8;
         tj_operands whole;
@@ -341,6 +341,7 @@ cdef extern from *:
         whole.k = of_x[left ? 0 : 1];
         whole.add = add;
         whole.alone = whole.plain = 0;
+        whole.mirrored = mirrored;
         whole.out_lead = 0;
         whole.bias = (const char*)bias;
         whole.rest = (const char*)rest;
@@ -373,7 +374,8 @@ cdef extern from *:
     enum: TJ_BLAS_ELEMENTS, TJ_BLAS_ROWS, TJ_SHARED_ELEMENTS
     void tj_use(size_t single, size_t double, int narrow, int bits, bint thirds) noexcept
     void* tj_multiplier(int minor) noexcept
-    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, const void* rest, bint add) noexcept
+    bint tj_multiply_here(Py_buffer* x, Py_buffer* y, Py_buffer* out, bint left, bint right, const void* bias, const void* rest, bint add,
+                          bint mirrored) noexcept
 
 
 cdef inline int vector_bits() noexcept:
@@ -393,7 +395,7 @@ cdef inline object handler(int minor):
     return PyCapsule_New(tj_multiplier(minor), NULL, NULL)
 
 
-cdef inline object multiplied(object x, object y, bint left, bint right, object bias, object rest):
+cdef inline object multiplied(object x, object y, bint left, bint right, object bias, object rest, bint mirrored):
     cdef Py_buffer one, other, made, added, more
     cdef Py_ssize_t shape[64]
     cdef Py_ssize_t rows, columns
@@ -413,14 +415,14 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
     out = arrays.tj_empty_like(one.ndim, shape, x)
     arrays.view(out, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
     if bias is None and rest is None:
-        return out if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, False) else None
+        return out if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, False, mirrored) else None
     added.buf = more.buf = NULL
     if bias is not None:
         arrays.view(bias, &added, PyBUF_C_CONTIGUOUS)
     try:
         if rest is not None:
             arrays.view(rest, &more, PyBUF_C_CONTIGUOUS)
-        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf, more.buf, False) else None
+        return out if tj_multiply_here(&one, &other, &made, left, right, added.buf, more.buf, False, mirrored) else None
     finally:
         if more.buf != NULL:
             PyBuffer_Release(&more)
@@ -428,10 +430,10 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
             PyBuffer_Release(&added)
 
 
-cdef inline object added(object x, object y, bint left, bint right, object onto):
+cdef inline object added(object x, object y, bint left, bint right, object onto, bint mirrored):
     cdef Py_buffer one, other, made
     if not arrays.tj_view(x, &one, PyBUF_STRIDES) or not arrays.tj_view(y, &other, PyBUF_STRIDES):
         return None
     if one.ndim != 2 or other.ndim != 2 or not arrays.tj_view(onto, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE):
         return None
-    return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, True) else None
+    return onto if tj_multiply_here(&one, &other, &made, left, right, NULL, NULL, True, mirrored) else None

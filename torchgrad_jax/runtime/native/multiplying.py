@@ -27,9 +27,10 @@ def handler(minor: int) -> Any:
     return None
 
 
-def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any, rest: Any) -> Any:
+def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any, rest: Any, mirrored: bool) -> Any:
     """A new array of the products of matrices, or of as many of each: of the transpose of `x` if `left`, of `y` if `right`. bias: None, or what is
-    added to each row, contiguous; rest: None, or what is added then, contiguous, as many elements as the result has.
+    added to each row, contiguous; rest: None, or what is added then, contiguous, as many elements as the result has. mirrored: whether the bits
+    are to be those of the product of the transposes in the other order.
 
     Arrays of float32, or all of float64, of shapes that fit. None where it cannot: rows or columns of an operand do not lie in one piece, its batch
     has more than two strides, there is no element, or BLAS does it sooner: of a vector and a large matrix.
@@ -37,7 +38,7 @@ def multiplied(x: Any, y: Any, left: bool, right: bool, bias: Any, rest: Any) ->
     return None
 
 
-def added(x: Any, y: Any, left: bool, right: bool, onto: Any) -> Any:
+def added(x: Any, y: Any, left: bool, right: bool, onto: Any, mirrored: bool) -> Any:
     """`onto`, a contiguous matrix, with the product of two matrices added to it: of the transpose of `x` if `left`, of `y` if `right`.
 
     None, and nothing is added, where the same bits could not be had: of few rows or columns, of more terms than are summed in registers, or where the

@@ -52,7 +52,7 @@ cdef extern from *:
     } tj_recurrence;
 
     static void tj_product_of_step(const tj_recurrence* p, const float* x, const float* y, float* out, int64_t m, int64_t k, int64_t n, int add) {
-        tj_operands of = {{(const char*)x, k, 1, 0, 0, 0}, {(const char*)y, n, 1, 0, 0, 0}, (char*)out, 1, m, n, k, add, p->parts > 1, 0, 0, 0, 1};
+        tj_operands of = {{(const char*)x, k, 1, 0, 0, 0}, {(const char*)y, n, 1, 0, 0, 0}, (char*)out, 1, m, n, k, add, p->parts > 1, 0, 0, 0, 1, 0};
         tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
     }
     static void tj_recur_part(const void* recurrence, int64_t part, tj_hand* hand) {

@@ -137,7 +137,8 @@ TJ_INLINE void tj_make_step(tj_half_step half, char* to, const float* from, int6
     if (rows == 2) { _tile_dpbf16ps(2, 5, 6); }                                          \
     if (rows == 2 && columns == 2) { _tile_dpbf16ps(3, 5, 7); }
 /* So many rows and columns of tiles, `lead` bytes from one row of `out` to the next, to which they are added if `onto`. */
-TJ_INLINE TJ_AMX void tj_sum_of_thirds(int64_t terms, const char* x, const char* y, float* out, int64_t lead, int onto, const int rows, const int columns) {
+TJ_INLINE TJ_AMX void tj_sum_of_thirds(int64_t terms, const char* x, const char* y, float* out, int64_t lead, int onto, const int rows, const int columns,
+                                       const int mirrored) {
     float* below = out + TJ_SIDE_OF_TILE * (lead / 4);
     if (onto) {
         _tile_loadd(0, out, lead);
@@ -151,8 +152,13 @@ TJ_INLINE TJ_AMX void tj_sum_of_thirds(int64_t terms, const char* x, const char*
         _tile_zero(3);
     }
     for (; terms > 0; terms -= TJ_TERMS_OF_STEP, x += TJ_STEP, y += TJ_STEP) {
-        TJ_LEFT(0) TJ_RIGHT(2) TJ_MULTIPLY() TJ_RIGHT(1) TJ_MULTIPLY() TJ_LEFT(1) TJ_MULTIPLY() TJ_RIGHT(0) TJ_MULTIPLY() TJ_LEFT(2) TJ_MULTIPLY()
-        TJ_LEFT(0) TJ_MULTIPLY()
+        if (mirrored) {
+            TJ_RIGHT(0) TJ_LEFT(2) TJ_MULTIPLY() TJ_LEFT(1) TJ_MULTIPLY() TJ_RIGHT(1) TJ_MULTIPLY() TJ_LEFT(0) TJ_MULTIPLY() TJ_RIGHT(2) TJ_MULTIPLY()
+            TJ_RIGHT(0) TJ_MULTIPLY()
+        } else {
+            TJ_LEFT(0) TJ_RIGHT(2) TJ_MULTIPLY() TJ_RIGHT(1) TJ_MULTIPLY() TJ_LEFT(1) TJ_MULTIPLY() TJ_RIGHT(0) TJ_MULTIPLY() TJ_LEFT(2) TJ_MULTIPLY()
+            TJ_LEFT(0) TJ_MULTIPLY()
+        }
     }
     _tile_stored(0, out, lead);
     if (columns == 2) { _tile_stored(1, out + TJ_SIDE_OF_TILE, lead); }
@@ -177,11 +183,11 @@ static int tj_have_thirds(int64_t terms, const char* x, const char* y) {
     return 1;
 }
 /* What a part of a result of `rows` and at most 32 columns is, where it lies: as of `tj_operands`. add: whether the sums are added to what is there, as
-   they are; onto: whether they begin with it. */
+   they are; onto: whether they begin with it. mirrored: whether they are in the order that those of the transpose have. */
 typedef struct {
     float* out;
     int64_t lead, rest_lead, rows, columns;
-    int add, onto;
+    int add, onto, mirrored;
     const float *bias, *rest;
 } tj_part;
 TJ_AMX static void tj_multiply_part(int64_t terms, const char* x, const char* y, const tj_part* p) {
@@ -193,11 +199,13 @@ TJ_AMX static void tj_multiply_part(int64_t terms, const char* x, const char* y,
             for (j = 0; j < p->columns; j += 16) { _mm512_store_ps(room + i * 32 + j, _mm512_maskz_loadu_ps(tj_so_many(p->columns, j), p->out + i * p->lead + j)); }
         }
     }
+    #define TJ_SUM(rows, columns)                                                                            \
+        if (p->mirrored) { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, rows, columns, 1); }        \
+        else { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, rows, columns, 0); }
     if (p->rows > TJ_SIDE_OF_TILE) {
-        if (p->columns > TJ_SIDE_OF_TILE) { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, 2, 2); }
-        else { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, 2, 1); }
-    } else if (p->columns > TJ_SIDE_OF_TILE) { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, 1, 2); }
-    else { tj_sum_of_thirds(terms, x, y, out, lead * 4, p->onto, 1, 1); }
+        if (p->columns > TJ_SIDE_OF_TILE) { TJ_SUM(2, 2) } else { TJ_SUM(2, 1) }
+    } else if (p->columns > TJ_SIDE_OF_TILE) { TJ_SUM(1, 2) } else { TJ_SUM(1, 1) }
+    #undef TJ_SUM
     for (i = 0; out == room && i < p->rows; i++) {
         for (j = 0; j < p->columns; j += 16) {
             __mmask16 there = tj_so_many(p->columns, j);
@@ -259,6 +267,7 @@ static void tj_multiply_strip(const tj_by_thirds* p, int64_t row, int64_t begin,
     int64_t s, j;
     part.lead = of->out_lead ? of->out_lead : of->n;
     part.rest_lead = of->n;
+    part.mirrored = of->mirrored;
     part.rows = of->m - row < 32 ? of->m - row : 32;
     for (s = 0; s < terms; s += TJ_TERMS) {
         int64_t some = terms - s < TJ_TERMS ? terms - s : TJ_TERMS;

@@ -16,7 +16,8 @@ cdef extern from *:
     } tj_matrices;
     /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0; rest: what is added then, as many elements as there are,
        or 0. Added to what is there, if `add`, by this thread alone, if `alone`, and each row of the result `out_lead` elements behind the one before, if
-       that is not 0: what tiles can. plain: whether not by thirds, however large they are. */
+       that is not 0: what tiles can. plain: whether not by thirds, however large they are; mirrored: to the bits
+       of the product of the transposes in the other order, which matters for thirds alone. */
     typedef struct {
         tj_matrices x, y;
         char* out;
@@ -25,7 +26,7 @@ cdef extern from *:
         const char* bias;
         int64_t out_lead;
         const char* rest;
-        int plain;
+        int plain, mirrored;
     } tj_operands;
 
     /* Where the matrix of a number has the element of this row and column. */
