@@ -140,6 +140,7 @@ TJ_INLINE void tj_make_step(tj_half_step half, char* to, const float* from, int6
 TJ_INLINE TJ_AMX void tj_sum_of_thirds(int64_t terms, const char* x, const char* y, float* out, int64_t lead, int onto, const int rows, const int columns,
                                        const int mirrored) {
     float* below = out + TJ_SIDE_OF_TILE * (lead / 4);
+    __asm__ volatile("" ::: "memory"); /* what was written before is read: not all compilers' functions for tiles say that they read memory */
     if (onto) {
         _tile_loadd(0, out, lead);
         if (columns == 2) { _tile_loadd(1, out + TJ_SIDE_OF_TILE, lead); }
@@ -196,7 +197,9 @@ TJ_AMX static void tj_multiply_part(int64_t terms, const char* x, const char* y,
     if (p->rows == 32 && p->columns == 32 && !p->add && !p->bias && !p->rest) { out = p->out, lead = p->lead; }
     if (p->onto && out == room) {
         for (i = 0; i < p->rows; i++) {
-            for (j = 0; j < p->columns; j += 16) { _mm512_store_ps(room + i * 32 + j, _mm512_maskz_loadu_ps(tj_so_many(p->columns, j), p->out + i * p->lead + j)); }
+            for (j = 0; j < p->columns; j += 16) {
+                _mm512_store_ps(room + i * 32 + j, _mm512_maskz_loadu_ps(tj_so_many(p->columns, j), p->out + i * p->lead + j));
+            }
         }
     }
     #define TJ_SUM(rows, columns)                                                                            \
@@ -236,7 +239,8 @@ typedef struct {
    `end`: those that lie next to each other step by step, so that memory is read in a row. */
 static void tj_keep(const tj_matrices* of, int right, int64_t begin, int64_t end, int64_t t, int64_t terms, int64_t apart, char* to) {
     int across = right ? !of->turned : of->turned;
-    int64_t strips = tj_pieces(end - begin, 32), steps = tj_pieces(terms, TJ_TERMS_OF_STEP), i, beside = across ? TJ_SIDE_OF_TILE : TJ_SIDE_OF_TILE * of->lead;
+    int64_t strips = tj_pieces(end - begin, 32), steps = tj_pieces(terms, TJ_TERMS_OF_STEP), i;
+    int64_t beside = across ? TJ_SIDE_OF_TILE : TJ_SIDE_OF_TILE * of->lead;
     tj_half_step half = right ? (across ? tj_half_right_columns : tj_half_right_rows) : across ? tj_half_left_columns : tj_half_left_rows;
     for (i = 0; i < strips * steps; i++) {
         int64_t strip = across ? i % strips : i / steps, step = across ? i / strips : i % steps, s = step * TJ_TERMS_OF_STEP, place = begin + strip * 32;
