@@ -340,7 +340,8 @@ cdef extern from *:
         whole.n = of_out[1];
         whole.k = of_x[left ? 0 : 1];
         whole.add = add;
-        whole.alone = whole.plain = 0;
+        whole.alone = 0;
+        whole.plain = out->ndim > 2; /* a batch, if of one: as in attention's loop */
         whole.mirrored = mirrored;
         whole.out_lead = 0;
         whole.bias = (const char*)bias;

@@ -11,7 +11,7 @@
 enum { TJ_SIDE_OF_TILE = 16, TJ_TILE = 1024, TJ_STEP = 6 * TJ_TILE, TJ_NO_THIRDS = 0x7fff };
 enum { TJ_LEAST_OF_THIRDS = (127 - 100) << 23 };
 
-/* What is found out about numbers on the way: `nearest` to 0 but for 0 itself, twice their bits less 1; and none, if one of their thirds is not finite. */
+/* What is found out about numbers on the way: `nearest` to 0 but for 0 itself, twice their bits less 1; and `finite`, no number if one of their thirds is not. */
 typedef struct {
     __m512i nearest;
     __m512 finite;
@@ -108,7 +108,7 @@ TJ_INLINE TJ_AMX int tj_half_of_columns(char* to, const float* from, int64_t lea
     return tj_has_none(&found);
 }
 #define TJ_HALF(name, what, turned)                                                                                                  \
-    TJ_AMX static int name(char* to, const float* from, int64_t lead, int64_t count, int64_t terms) {                          \
+    TJ_AMX static int name(char* to, const float* from, int64_t lead, int64_t count, int64_t terms) {                                \
         return what(to, from, lead, count, terms, turned);                                                                           \
     }
 TJ_HALF(tj_half_left_rows, tj_half_of_rows, 0)
@@ -124,7 +124,7 @@ TJ_INLINE void tj_make_step(tj_half_step half, char* to, const float* from, int6
     if (found) { *(uint16_t*)to = TJ_NO_THIRDS; }
 }
 
-/* The sums of one step's products: of each tile on the left the thirds `x` with those on the right, `y`, of which one was loaded for the product before. */
+/* Load a third of the tiles on the left, or on the right, and multiply those that are loaded. */
 #define TJ_LEFT(third)                                                                   \
     _tile_loadd(4, x + third * 2 * TJ_TILE, 64);                                         \
     if (rows == 2) { _tile_loadd(5, x + third * 2 * TJ_TILE + TJ_TILE, 64); }

@@ -16,8 +16,8 @@ cdef extern from *:
     } tj_matrices;
     /* The products (m, n) of matrices x (m, k) and y (k, n); bias: what is added to each row, or 0; rest: what is added then, as many elements as there are,
        or 0. Added to what is there, if `add`, by this thread alone, if `alone`, and each row of the result `out_lead` elements behind the one before, if
-       that is not 0: what tiles can. plain: whether not by thirds, however large they are; mirrored: to the bits
-       of the product of the transposes in the other order, which matters for thirds alone. */
+       that is not 0: what tiles can. plain: whether not by thirds, however large they are; mirrored: to the bits of
+       the product of the transposes in the other order, which matters for thirds alone. */
     typedef struct {
         tj_matrices x, y;
         char* out;
@@ -180,7 +180,7 @@ cdef extern from *:
            TJ_ABREAST = 8, TJ_LINE = 64 };
     /* Rows that a thread keeps at least and at most; pieces at least for each thread, each of so many multiplications; and below how many multiplications one
        thread is quicker than two unless those are near, and of how many it is in any case. */
-    enum { TJ_SIDES_OF_THIRDS = 50, TJ_TERMS_OF_STEP = 32, TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
+    enum { TJ_FEWEST_ROWS = 48, TJ_MOST_ROWS = 256, TJ_PIECES_EACH = 2, TJ_PIECE = 1 << 18, TJ_TILED_ALONE = 3 << 19, TJ_TILED_ALONE_HERE = 1 << 21,
            TJ_LIGHT_PIECE = 1 << 16, TJ_LIGHT = 3 << 16 };
     /* Products cut into tiles: a matrix on the left has `down` strips of `height` rows, in `groups` of `group`; on the right `across`. A piece is
        `together` times the tiles of one group by one strip: of some strips abreast, block by block of so many `terms`. left_lies, right_lies: those are read
@@ -288,6 +288,8 @@ cdef extern from *:
         return rows <= 8;
     #endif
     }
+    /* Terms of a step of thirds, the least there must be; and the least product of both sides over their sum. */
+    enum { TJ_TERMS_OF_STEP = 32, TJ_SIDES_OF_THIRDS = 50 };
     static int tj_thirds = 0; /* whether products of single numbers may be by thirds */
     #if defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
     #include <cpuid.h>
@@ -297,8 +299,8 @@ cdef extern from *:
     static int tj_thirds_are_allowed(void) { return 0; }
     static void tj_multiply_by_thirds(const tj_call* call, const tj_operands* of) { abort(); }
     #endif
-    /* Whether one product of matrices of these sizes is quicker by thirds: to make their strips takes time that few multiplications do not make good. Of
-       several each has the bits that attention's loop gives it, which has blocks too small for this. */
+    /* Whether one product of matrices of these sizes is quicker by thirds: to make their strips takes time that few multiplications do not make good. Those
+       of a batch have the bits that attention's loop gives them, which has blocks too small for this. */
     static int tj_thirds_pay(const tj_operands* of) {
         return tj_thirds && !of->plain && of->batch == 1 && of->k >= TJ_TERMS_OF_STEP && of->m * of->n >= TJ_SIDES_OF_THIRDS * (of->m + of->n);
     }
