@@ -570,17 +570,29 @@ def test_run_explain(tmp_path):
     command = [sys.executable, "-m", "torchgrad_jax", "run", "--explain", str(script)]
     fused = {**os.environ, "TORCHGRAD_JAX_EXECUTION": "fused"}
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=fused)
-    assert (result.returncode, result.stdout) == (3, "done\n")
+    assert (result.returncode, result.stdout) == (3, "done\n"), result.stderr
     assert "item() ran what was pending 4 times\n     at train.py:4  (x * n).sum().item()" in result.stderr
 
 
-def test_a_loop_of_changing_length_is_one_compiled_program():
+def test_a_loop_of_changing_length_is_interpreted_with_its_loop_until_compiling_one_program_for_all_pays():
     w = torch.as_tensor(np.full((20, 20), 0.01, np.float32))
     with torch.explain() as report:
         for length in range(30, 60):
             h = w
             for _ in range(length):
                 h = torch.tanh(h @ w)
+            h.sum().item()
+    assert {p.tier for p in report.programs} == {"interpreted"} and sum([p.compiled for p in report.programs]) == 0
+    assert "a turn is the same for all, until compiling one program for all pays" in report.programs[-1].because
+
+
+def test_a_loop_of_changing_length_over_large_arrays_is_one_compiled_program():
+    x = torch.as_tensor(np.random.RandomState(0).rand(500, 500).astype(np.float32))
+    with torch.explain() as report:
+        for length in range(30, 60):
+            h = x
+            for _ in range(length):
+                h = (h * 1.01 + 0.1) * (h - 0.3) + (h * h) * 0.01 + h.roll(1, 0) * 0.1
             h.sum().item()
     rolled = [p for p in report.programs if p.tier == "rolled"]
     assert rolled and rolled[-1].because == "what repeats in it is a loop: one compiled program serves every length"

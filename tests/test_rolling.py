@@ -8,11 +8,13 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators.indexing import unpack_outside
-from torchgrad_jax.runtime import execution_mode, program
+from torchgrad_jax.runtime import counters, execution_mode, modes, program
 from torchgrad_jax.runtime.compiling import compiled
 from torchgrad_jax.runtime.compiling.kept import slots_to_keep
+from torchgrad_jax.runtime.interpreted import Interpreted
 from torchgrad_jax.runtime.program import _Forms
 from torchgrad_jax.runtime.recorder import recorder
+from torchgrad_jax.runtime.rolling.looped import Looped
 from torchgrad_jax.runtime.rolling.repeats import flat, stretches
 from torchgrad_jax.runtime.rolling.roll import roll
 from torchgrad_jax.runtime.rolling.rolled import Operation, RolledLoop
@@ -81,8 +83,28 @@ def by_rolling(program, compiled=None, *args):
     calls, outputs, inputs, arguments = pending(tensors)
     rolled = roll(calls, outputs, inputs)
     found = None if rolled is None else [np.asarray(a) for a in (compiled or Compiled())(rolled, arguments)]
+    if rolled is not None:
+        assert_interpreted_alike(rolled, calls, outputs, inputs, arguments, found)
     recorder().begin()
     return found, rolled
+
+
+def assert_interpreted_alike(rolled, calls, outputs, inputs, arguments, compiled):
+    """The interpreter gives the same with loops as without, to the bit: when it sees a body for the first time, and afterwards."""
+    plans = [c.signature.baseline for c in calls]
+    numbers = {a.dtype.kind: np.asarray(a) for a in arguments[: len(arguments) - len(inputs)]}
+    expected = Interpreted(calls, plans, inputs, outputs)(numbers, arguments[len(arguments) - len(inputs) :])
+    looped = Looped(rolled.key, dict(zip([c.signature for c in calls], plans, strict=True)))
+    before = [np.array(a) for a in arguments]
+    for _ in range(3):
+        found = rolled.interpreted(looped, arguments)
+        assert len(found) == len(expected) == len(compiled)
+        for a, b, c in zip(found, expected, compiled, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+            np.testing.assert_allclose(a, c, rtol=1e-9, atol=1e-12)
+            assert np.asarray(a).dtype == np.asarray(b).dtype == c.dtype
+    for a, b in zip(arguments, before, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def by_steps(program, *args):
@@ -592,3 +614,57 @@ def test_what_was_not_searched_for_loops_is_when_it_comes_back_again_and_little_
     assert third is second and third.seen == 3 and third.searched and third.common.members == 1
     assert (forms.once, forms.back) == (1, 1)
     assert type(found(51)) is program.Program  # what was met comes back: all is kept
+
+
+# ---------------------------------------------------------------------- by the interpreter
+
+
+@pytest.mark.skipif(not modes.baseline, reason="there is no interpreter")
+def test_lengths_in_turn_are_interpreted_with_their_loops_and_give_the_bits_of_lists_of_their_own():
+    w = torch.tensor(normal(6, 6, seed=21, scale=0.3))
+    forms = program._Forms()
+
+    def run(length):
+        h = w
+        for t in range(length):
+            h = torch.tanh(h @ w + 0.25 * t)
+        result, step = h.sum(), recorder().epoch.step
+        found = result.item()
+        (one,) = step.programs.values()
+        return found, one
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "_forms", forms)
+        patch.setattr(program, "FIRST", 0)
+        before = counters.compiled
+        first = {length: run(length)[0] for length in range(20, 30)}
+        for _ in range(program.SELDOM + 3):
+            for length, value in first.items():
+                again, one = run(length)
+                assert again == value and one.tier == "interpreted"
+        assert counters.compiled == before
+        # Those that came back often have become lists of their own by then.
+        assert one.common.members == len(first) and one.common.looped is not None
+        assert one.interpreted is not None and one.interpreted.merged is not None
+
+
+@pytest.mark.skipif(not modes.baseline, reason="there is no interpreter")
+def test_what_a_loop_without_a_plan_holds_is_xlas():
+    x = torch.tensor(normal(5, seed=22))
+
+    def solved(length):
+        h = x
+        for _ in range(length):
+            h = torch.special.i1e(h) + 0.5
+        return [h, h.sum()]
+
+    begin()
+    calls, outputs, inputs, arguments = pending(solved(8))
+    rolled = roll(calls, outputs, inputs)
+    # As if there were none for one of the operations.
+    plans = {c.signature: None if c.signature.bop.name == "special_i1e" else c.signature.baseline for c in calls}
+    assert None in plans.values() and any(plans.values())
+    found = rolled.interpreted(Looped(rolled.key, plans), arguments)
+    recorder().begin()
+    for a, b in zip(found, by_steps(lambda: solved(8)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)

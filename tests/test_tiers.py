@@ -92,8 +92,9 @@ def test_what_is_interpreted_for_long_takes_the_short_way_and_is_compiled_at_the
     assert last > 30 and foreseen > last - 25  # all but the first ones, which make one list of it, and a few looks
 
 
-def test_a_program_with_other_lengths_is_not_run_the_short_way_once_one_with_loops_is_worth_it():
-    """Its runs are foreseen while it is the only one; after two more lengths the program with loops takes over."""
+def test_a_program_with_other_lengths_is_not_run_the_short_way_once_one_with_loops_is_worth_it(monkeypatch):
+    """Its runs are foreseen while it is the only one; where XLA saves something of it, the program with loops takes over after two more lengths."""
+    monkeypatch.setattr(costs, "KERNEL", -20_000.0)
 
     def steps(x, times):
         for _ in range(times):
@@ -252,8 +253,8 @@ def test_a_long_loop_in_a_program_is_compiled_as_a_loop_first(monkeypatch):
     """What takes long to compile begins as the program with a loop, and is unrolled when that has cost enough."""
     x, w = tj.ones(3, 17), tj.eye(17) * 1.5
     (x.sum() + w.sum()).item()  # making them is no part of the programs
-    monkeypatch.setattr(tiers, "MET", 1e9)
-    for turns, ran, new in ((250, 0, 0), (240, 1, 1), (250, 1, 0)):  # another length needs nothing new
+    monkeypatch.setattr(tiers, "LOOP_COMPILE", -1e9)  # what it costs has been spent
+    for turns, ran, new in ((250, 1, 1), (240, 1, 0), (250, 1, 0)):  # another length needs nothing new
         expected = 1.0
         for _ in range(turns):
             expected = math.tanh(1.5 * expected)
@@ -262,6 +263,14 @@ def test_a_long_loop_in_a_program_is_compiled_as_a_loop_first(monkeypatch):
     monkeypatch.setattr(tiers, "ROLLING", 1e9)
     spent = delta(lambda: [unrolled(x, w, 250) for _ in range(3)])
     assert spent["compiled"] == 1 and spent["ran"] == 3
+
+
+def test_where_compiling_a_loop_saves_nothing_no_length_of_it_is_compiled():
+    x, w = tj.ones(3, 17), tj.eye(17) * 1.5
+    (x.sum() + w.sum()).item()
+    expected = {turns: unrolled(x, w, turns) for turns in range(20, 32)}
+    spent = delta(lambda: [unrolled(x, w, turns) == expected[turns] or pytest.fail(f"{turns} turns") for _ in range(40) for turns in expected])
+    assert (spent["ran"], spent["compiled"]) == (0, 0) and spent["settled"] > 0  # each is a list of its own in the end
 
 
 def last_signature(call):

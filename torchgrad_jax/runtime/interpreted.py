@@ -32,28 +32,28 @@ class Interpreted:
     """A program's calls with their plans (None: run by XLA), ready to be run.
 
     merged: all of them as one list, once they were run before; numbers: the places of the Python numbers that it is given after the inputs.
-    multiplies: see `quietly`.
+    multiplies: see `quietly`. runs: how often it was run, one by one or another way.
     """
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "_runs", "_dying", "_checks", "_ready")
+    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "runs", "_dying", "_checks", "_ready")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
-        self._runs = 0
+        self.runs = 0
         self._dying: Any = None
         self.merged: Merged | None = None
         self._ready: Any = None
         self.numbers: list[Any] = []
-        self.multiplies = any([plan is None or (plan.multiplies and _may_be_shared(call.signature)) for call, plan in zip(calls, plans, strict=True)])
+        self.multiplies = any([may_multiply(call.signature, plan) for call, plan in zip(calls, plans, strict=True)])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
         """The outputs, and the outcome of the checks if there are any. `arrays`: the inputs', emptied, so that each can be dropped in time."""
         if self.merged is not None:
             return quietly(self.multiplies, self._at_once, numbers, arrays)
-        self._runs += 1
+        self.runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        if self._runs < (_ONCE if len(self.calls) <= _FEW or self._takes_long() else _SOME):
+        if self.runs < (_ONCE if len(self.calls) <= _FEW or self._takes_long() else _SOME):
             return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()
@@ -66,7 +66,7 @@ class Interpreted:
         arrays.clear()
         flags = step_through(self.calls, self.plans, self._dying, env, numbers, lambda sig, given: [read(o) for o in alone(sig, given)])
         results = [own(env[slot]) for slot in self.outputs]
-        return [*results, _first_failure(flags)] if flags else results
+        return [*results, first_failure(flags)] if flags else results
 
     def _takes_long(self) -> bool:
         return sum([plan.cost for plan in self.plans if plan is not None]) > _LONG * len(self.calls)
@@ -85,7 +85,7 @@ class Interpreted:
                 checks.append(("check", i))
                 made.append(checks[-1])
             numbers += call.numbers
-            parts.append(Part(_by_xla(call.signature) if plan is None else plan, read, made))
+            parts.append(Part(by_xla(call.signature) if plan is None else plan, read, made))
         self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
         inputs = [*[-1 - index for index in self.inputs], *self.numbers]
         self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big())
@@ -119,17 +119,20 @@ class Interpreted:
             carry_out(calls, values)
             found = [values[i] for i in places]
         results = [own(a) for a in found[: len(self.outputs)]]
-        return [*results, _first_failure(found[len(self.outputs) :])] if self._checks else results
+        return [*results, first_failure(found[len(self.outputs) :])] if self._checks else results
 
 
-def _may_be_shared(sig: Any) -> bool:
+def may_multiply(sig: Any, plan: Any) -> bool:
     """Whether BLAS may hand some of an operation to further threads. It does from 8,192 elements of one array on, or 262,144 multiply-adds, which
     of the sizes of three matrices are the root of the product."""
+    if plan is None or not plan.multiplies:
+        return plan is None
     sizes = sorted([a.size for a in (*sig.specs, *sig.avals) if not isinstance(a, type)])[-3:]
     return max(sizes, default=0) >= _ONE_THREAD_ELEMENTS or math.prod(sizes) >= _ONE_THREAD_PRODUCT**2
 
 
-def _by_xla(sig: Any) -> Any:
+def by_xla(sig: Any) -> Any:
+    """A function that is one operation by XLA, of arrays of NumPy's and to such."""
     return lambda *given: [np.asarray(o) for o in alone(sig, given)]
 
 
@@ -147,7 +150,8 @@ def alone(sig: Any, given: Any) -> Any:
     return call_x64(function, *given)
 
 
-def _first_failure(flags: list[Any]) -> np.ndarray:
+def first_failure(flags: list[Any]) -> np.ndarray:
+    """Of the outcomes of checks the first that failed, its number from 1 on, and what it told; zeros if there is none."""
     for i, flag in enumerate(flags):
         bad, offender = np.asarray(flag)
         if bad:

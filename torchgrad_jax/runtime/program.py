@@ -12,6 +12,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, directly, import_dialects
+from torchgrad_jax.runtime.baseline.cost import ChainCosts
 from torchgrad_jax.runtime.compiling import freed_memory
 from torchgrad_jax.runtime.compiling.compiled import ahead_of_time, jitted, replay, working_memory
 from torchgrad_jax.runtime.counters import counters
@@ -26,6 +27,7 @@ from torchgrad_jax.runtime.recording.fields import ProgramFields
 from torchgrad_jax.runtime.recording.holding import held, with_aliased
 from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
+from torchgrad_jax.runtime.rolling.looped import Looped
 from torchgrad_jax.runtime.rolling.roll import Rolled, roll
 from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
@@ -44,6 +46,9 @@ IN_VAIN, SOME = 12, 4
 LONG_IN_VAIN, FEW = 64, 16
 # Where more than one in so many comes back of the programs of which little was kept, all is kept of new ones.
 BACK = 8
+# From so many lengths of a loop on the interpreter runs a program with its loops, so many times. Without them, as a list of calls of its own, it
+# takes up to a third less, and making that takes as long as it gains in so many runs.
+CHANGING, SELDOM = 2, 20
 # So many programs are met before any is searched: the first turns of a loop that makes its gradients and states are programs of their own.
 FIRST = 2
 
@@ -124,11 +129,38 @@ class Program(ProgramFields):
                 self._stepped = Interpreted(self.calls, [None] * len(self.calls), self.inputs, self.outputs)
             counters.stepped += 1
             return self._stepped(by_number, arrays)
+        if self.loops:
+            return self._loop(numbers, arrays)
         found = self.interpreted  # which another thread may let go of
         if found is None or (modes.without_xla and found.plans is not estimate.plans):
             found = self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
+        found.runs = max(found.runs, self.seen - 1)
         counters.interpreted += 1
         return found(by_number, arrays)
+
+    @property
+    def loops(self) -> bool:
+        """Whether the interpreter runs it with its loops: it may take another number of turns each time, and has not come back often."""
+        if self.common is None or self.common.members < CHANGING or self.seen > SELDOM or self.device is not CPU:
+            return False
+        return (self.interpreted is None or self.interpreted.merged is None) and not modes.same_tier_blocks and not modes.without_xla
+
+    def work(self) -> tuple[int, ChainCosts] | None:
+        """What it is with its loops. See `Looped.work`."""
+        assert self.rolled is not None and self.common is not None
+        return None if self.common.looped is None else self.common.looped.work(self.rolled.sizes.tolist())
+
+    def _loop(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
+        """Run it with its loops by the interpreter."""
+        assert self.rolled is not None and self.common is not None
+        looped = self.common.looped
+        if looped is None:
+            plans = dict(zip([c.signature for c in self.calls], self.estimate.plans, strict=True))
+            looped = self.common.looped = Looped(self.rolled.key, plans)
+        counters.interpreted += 1
+        found = self.rolled.interpreted(looped, [*numbers, *arrays])
+        arrays.clear()
+        return found
 
     def is_long(self) -> bool:
         """Whether a call of what is compiled of it takes so long that the other thread had better make it."""

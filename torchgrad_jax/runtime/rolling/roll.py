@@ -1,6 +1,7 @@
 """Rolling: a program in which a body repeats, as a program with loops. A new length of such a loop costs no trace and no compilation.
 
-`repeats.py` finds what repeats, `loops.py` says what the arguments of a body are, `rolled.py` is the program with loops as a JAX function.
+`repeats.py` finds what repeats, `loops.py` says what the arguments of a body are, `rolled.py` is the program with loops as a JAX function, and
+`looped.py` runs it by the interpreter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.rolling.looped import Looped
 from torchgrad_jax.runtime.rolling.loops import Across, Counted, Loop, Own, Spread, Stacked, loop_of
 from torchgrad_jax.runtime.rolling.repeats import FIRST_NUMBER, NUMBERS, Flat, flat, stretches
 from torchgrad_jax.runtime.rolling.rolled import Operation, Plan, Reference, RolledLoop, function
@@ -85,23 +88,33 @@ class Rolled:
 
     def arguments(self, arguments: Sequence[Any]) -> list[Any]:
         """What the function takes, made of what the program would take without loops: first the arrays of numbers, then the inputs."""
-        plan = self.key
-        head = len(arguments) - self._given
-        numbers = {a.dtype.kind: np.asarray(a) for a in arguments[:head]}
-        made: list[Any] = []
-        for kind, columns, singles in plan.numbers:
-            packed = np.zeros(columns * plan.capacity + singles, _DTYPES[kind])
-            source, target = self._places[kind]
-            packed[target] = numbers[kind][source]
-            made.append(packed)
-        made += [arguments[head + i] for i in self._inputs]
-        for stack in self._stacks:
-            first = np.asarray(arguments[head + stack[0]])
-            rows = np.zeros((plan.capacity, *first.shape), first.dtype)
-            for t, i in enumerate(stack):
-                rows[t] = arguments[head + i]
+        numbers, inputs, stacks = self._apart(arguments)
+        made: list[Any] = [*numbers.values(), *inputs]
+        for stack in stacks:
+            first = np.asarray(stack[0])
+            rows = np.zeros((self.key.capacity, *first.shape), first.dtype)
+            for t, row in enumerate(stack):
+                rows[t] = row
             made.append(rows)
         return made
+
+    def _apart(self, arguments: Sequence[Any]) -> tuple[dict[str, np.ndarray], list[Any], list[list[Any]]]:
+        """The arrays of numbers by their kind, the inputs, and those that are stacks."""
+        plan = self.key
+        head = len(arguments) - self._given
+        given = {a.dtype.kind: np.asarray(a) for a in arguments[:head]}
+        numbers = {}
+        for kind, columns, singles in plan.numbers:
+            packed = numbers[kind] = np.zeros(columns * plan.capacity + singles, _DTYPES[kind])
+            source, target = self._places[kind]
+            packed[target] = given[kind][source]
+        return numbers, [arguments[head + i] for i in self._inputs], [[arguments[head + i] for i in stack] for stack in self._stacks]
+
+    def interpreted(self, looped: Looped, arguments: Sequence[Any]) -> list[Any]:
+        """What the program returns, by the interpreter, of what `arguments` takes. looped: that of all programs with this key."""
+        outs = looped(self.sizes.tolist(), *self._apart(arguments))
+        found = [outs[i] if t is None else own(outs[i][t]) for i, t in self._outputs]
+        return [*found, outs[-1]] if self.key.checked else found
 
     def results(self, outs: Sequence[Any]) -> list[Any]:
         """The outputs of the program, and the outcome of its checks if it has any, of what the function returns."""

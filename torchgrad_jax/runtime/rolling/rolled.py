@@ -242,4 +242,4 @@ def _run(op: Operation, env: dict[int, Any], read: Callable[[Reference], Any], m
 
 
 def _at(array: Any, index: Any) -> Any:
-    return lax.dynamic_index_in_dim(array, index, 0, keepdims=False)
+    return lax.dynamic_index_in_dim(array, index, 0, keepdims=False, allow_negative_indices=False)

@@ -30,8 +30,6 @@ SOONER_ON_ACCELERATORS = 1 / 3
 LONG_COMPILE = 5e8
 # What compiling a program with a loop takes beside what is in it: 120 ms in all for an RNN's, forward and backward.
 LOOP_COMPILE = 4e7
-# What another length of a loop costs for each operation of the program, beside running it: where there is a second one there will be more.
-MET = 12_000.0
 # Which share of its time a program loses by its loops, and how many turns say that it will go on for long enough to compile it again.
 ROLLING, LONG_TURNS = 0.15, 20
 # More runs need not be foreseen.
@@ -48,10 +46,10 @@ class Form(FormFields):
     ahead: whether it was compiled ahead of its first call, after which no setting of JAX's matters to it: it takes arrays of JAX's as they are.
     spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of;
     turns: how often one of them was interpreted. used, executable: see `keeping`. met: the kinds of arguments that it has been called with, where
-    some are given away: with those JAX calls it without Python.
+    some are given away: with those JAX calls it without Python. looped: what runs a program with loops by the interpreter.
     """
 
-    __slots__ = ("members", "turns", "executable", "met", "__weakref__")
+    __slots__ = ("members", "turns", "executable", "met", "looped", "__weakref__")
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -59,6 +57,7 @@ class Form(FormFields):
         self.spent = 0.0
         self.members = self.turns = self.used = self.executable = 0
         self.met: set[Any] = set()
+        self.looped: Any = None
 
     def let_go(self) -> None:
         """Let go of what is compiled. It is compiled again when that is worth it again."""
@@ -158,7 +157,7 @@ def reason(program: Any) -> str:
     if modes.deterministic:
         return "use_deterministic_algorithms: a program keeps the tier that it began with"
     if program.common is not None and program.common.members >= LENGTHS:
-        return "what repeats in it goes round other times in other programs: they are to be compiled as one with a loop"
+        return "what repeats in it goes round other times in other programs: a turn is the same for all, until compiling one program for all pays"
     if estimate.interpreting <= estimate.calling:
         cost, call = estimate.interpreting / 1e3, estimate.calling / 1e3
         return f"that takes {cost:.0f} us by estimate, and a call of a compiled program would take {call:.0f}"
@@ -187,9 +186,8 @@ def _why_by_xla(program: Any, sig: Any) -> str:
 def _is_rolled_now(program: Any, cost: float) -> bool:
     """Whether the program with loops is compiled now: it serves many lengths, or is so much smaller that compiling the long one can wait."""
     common = program.common
-    common.spent += cost
-    if common.members > 1 and not program.seen:
-        common.spent += MET * len(program.calls)
+    work = program.work() if program.estimate.whole else None
+    common.spent += cost if work is None else program.estimate.saved_by_loops(*work)
     common.turns += 1
     return _is_worth_rolling(program) and common.spent * (1 + common.turns / LENGTH_TURNS) > _rolled_price(program)
 

@@ -26,6 +26,7 @@ LEAST_SAVED = 0.1
 # XLA's CPU client wakes another thread where more than eight kernels could begin at once, as where so many operations read inputs alone, and waits
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
 AT_ONCE, WAKING = 8, 50_000.0
+KERNEL = 500.0  # what XLA takes for each kernel in a loop, beside what it computes
 FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
@@ -87,6 +88,12 @@ class Estimate:
         self.interpreting += chains.chained - chains.apart + STEP * calls - self._steps
         self.calling += chains.compiled - self._fused * chains.apart - SETTLED
         self.small = (1 - LEAST_SAVED) * self.interpreting <= self.calling
+
+    def saved_by_loops(self, calls: int, chains: ChainCosts) -> float:
+        """What a call of the program with loops, compiled, saves of a run of it by the interpreter, of so many calls, with these chains."""
+        interpreting = self.interpreting + chains.chained - chains.apart + STEP * calls - self._steps
+        calling = self.calling + chains.compiled - self._fused * chains.apart + KERNEL * calls
+        return interpreting - calling if (1 - LEAST_SAVED) * interpreting > calling else 0.0
 
     def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
         """Find the plans, and add what interpreting and compiling the calls takes. Returns what running them takes when they are compiled."""
