@@ -139,6 +139,25 @@ def test_of_duplicates_the_last_counts_and_all_are_added(length):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", SCATTERS)
+@pytest.mark.parametrize(
+    ("dims", "shape"),
+    [
+        ({"update_window_dims": (0, 1), "inserted_window_dims": (), "scatter_dims_to_operand_dims": (1,)}, (4, 3)),
+        ({"update_window_dims": (0,), "inserted_window_dims": (0,), "scatter_dims_to_operand_dims": (1,)}, (2,)),
+        ({"update_window_dims": (0,), "inserted_window_dims": (1,), "scatter_dims_to_operand_dims": (1,)}, (4,)),
+        ({"update_window_dims": (), "inserted_window_dims": (0, 1), "scatter_dims_to_operand_dims": (1, 0)}, ()),
+    ],
+)
+def test_scatters_of_one_window(dims, shape, method, mode):
+    """As the derivative of a slice in a vmap: inside, at both ends, and not wholly inside."""
+    function, numbers = SCATTERS[method], lax.ScatterDimensionNumbers(**dims)
+    for start in (0, 1, 2, 3, 4, 5, -1, 2**40):
+        index = np.array([start] * len(dims["scatter_dims_to_operand_dims"]))
+        agree(lambda x, i, u: [function(x, i, u, numbers, mode=mode)], values(np.float32, (4, 5)), index, values(np.float32, shape, seed=1))
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_scatters_with_batching_dimensions(mode):
     x, index, update = values(np.float64, (3, 4)), np.array([[[0], [3]], [[-1], [2]], [[7], [1]]], np.int32), values(np.float64, (3, 2), seed=1)
     numbers = lax.ScatterDimensionNumbers((), (1,), (1,), operand_batching_dims=(0,), scatter_indices_batching_dims=(0,))

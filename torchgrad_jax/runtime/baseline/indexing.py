@@ -124,21 +124,33 @@ def _gather(eqn: Any) -> Any:
 
 def _window(shape: tuple[int, ...], sizes: tuple[int, ...], numbers: Any, found: Any, fill: Any) -> Any:
     """The one window that begins at an index vector, as a slice in a `vmap` does: a function."""
-    mapped = [(k, d, shape[d] - sizes[d], d in numbers.collapsed_slice_dims) for k, d in enumerate(numbers.start_index_map)]
-    whole = [0 if d in numbers.collapsed_slice_dims else slice(n) for d, n in enumerate(sizes)]
+    place = _place(shape, sizes, numbers.start_index_map, numbers.collapsed_slice_dims, fill is not None)
 
     def window(x: Any, starts: Any) -> Any:
-        key: list[Any] = [*whole, ...]
-        for k, d, most, dropped in mapped:
-            start = int(starts[k])
-            if not 0 <= start <= most:
-                if fill is not None:
-                    return np.full(found.shape, fill, found.dtype)
-                start = min(max(start, 0), most)
-            key[d] = start if dropped else slice(start, start + sizes[d])
-        return x[tuple(key)]
+        key = place(starts)
+        return np.full(found.shape, fill, found.dtype) if key is None else x[key]
 
     return window
+
+
+def _place(shape: Sequence[int], sizes: Sequence[int], mapped: Sequence[int], collapsed: Sequence[int], drops: bool) -> Any:
+    """A function of an index vector: the key of the one window that begins there, without the dimensions that are collapsed. One that is not wholly
+    inside is moved there or, if it `drops` them, None."""
+    begins = [(k, d, shape[d] - sizes[d], d in collapsed) for k, d in enumerate(mapped)]
+    whole = [0 if d in collapsed else slice(n) for d, n in enumerate(sizes)]
+
+    def place(starts: Any) -> tuple[Any, ...] | None:
+        key: list[Any] = [*whole, ...]
+        for k, d, most, dropped in begins:
+            start = int(starts[k])
+            if not 0 <= start <= most:
+                if drops:
+                    return None
+                start = min(max(start, 0), most)
+            key[d] = start if dropped else slice(start, start + sizes[d])
+        return tuple(key)
+
+    return place
 
 
 def _picked(windows: _Windows, indices: tuple[int, ...], shape: tuple[int, ...]) -> Any:
@@ -181,6 +193,8 @@ _COMBINED = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.mi
 
 def _scatter_cost(eqn: Any) -> float:
     aval, combined = eqn.outvars[0].aval, eqn.invars[2].aval.size
+    if eqn.invars[1].aval.ndim == 1:
+        return 1_500.0 + CHEAP * (aval.size + 2 * combined) * weight(aval.dtype)
     base, each = (3_000.0, 2 * CHEAP) if _by_loops(_COMBINED.get(eqn.primitive.name[8:]), aval.dtype) else (10_000.0, AT)
     return base + (CHEAP * aval.size + each * combined) * weight(aval.dtype)
 
@@ -202,6 +216,9 @@ def _scatter(eqn: Any) -> Any:
     window = [1] * operand.ndim
     for d, at in zip(kept, numbers.update_window_dims, strict=True):
         window[d] = update.shape[at]
+    if eqn.invars[1].aval.ndim == 1 and not batching:
+        place = _place(operand.shape, window, numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, mode != "CLIP")
+        return _into_window(place, combined)
     windows = _Windows(operand.shape, window, numbers.scatter_dims_to_operand_dims, numbers.inserted_window_dims, batching)
     order = (*[d for d in range(update.ndim) if d not in numbers.update_window_dims], *numbers.update_window_dims)
     combine, drops = _combiner(combined, windows.row, p["unique_indices"], operand.dtype), mode != "CLIP"
@@ -227,6 +244,22 @@ def _scatter(eqn: Any) -> Any:
 
     into = rows_into if straight else scatter_into
     return Writing(scatter, into)
+
+
+def _into_window(place: Any, ufunc: Any) -> Any:
+    """What combines one window of an array with an update, as the derivative of a slice does in a `vmap`, or puts it there."""
+
+    def into(x: Any, starts: Any, update: Any) -> Any:
+        key = place(starts)
+        if key is not None:
+            part = x[key]
+            if ufunc is None:
+                part[...] = update
+            else:
+                ufunc(part, update, out=part)
+        return x
+
+    return Writing(lambda x, starts, update: into(np.array(x, order="C"), starts, update), into)
 
 
 def _takes_the_update(jaxpr: Any) -> bool:
