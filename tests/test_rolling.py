@@ -638,6 +638,7 @@ def test_lengths_in_turn_are_interpreted_with_their_loops_and_give_the_bits_of_l
         patch.setattr(program, "FIRST", 0)
         before = counters.compiled
         first = {length: run(length)[0] for length in range(20, 30)}
+        assert recorder().rolling  # so that a backward pass becomes one operation at its first sighting
         for _ in range(program.SELDOM + 3):
             for length, value in first.items():
                 again, one = run(length)

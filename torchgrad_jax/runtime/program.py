@@ -319,7 +319,7 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
             _run(program, epoch.arrays_of_numbers(), epoch, reason != "look")
     else:
         _run(program, epoch.arrays_of_numbers(), epoch, reason != "look")
-    rec.rolling = program.tier == ROLLED
+    rec.rolling = program.tier == ROLLED or program.loops
     step.settled = settled(program, alive)
     if new and program.tier == INTERPRETED and not observer.active and not _forms.is_worth_keeping(program):
         programs[key] = Once(program.form)
