@@ -645,7 +645,7 @@ def test_lengths_in_turn_are_interpreted_with_their_loops_and_give_the_bits_of_l
                 assert again == value and one.tier == "interpreted"
         assert counters.compiled == before
         # Those that came back often have become lists of their own by then.
-        assert one.common.members == len(first) and one.common.looped is not None
+        assert one.lengths.members == len(first) and one.lengths.looped is not None
         assert one.interpreted is not None and one.interpreted.merged is not None
 
 

@@ -29,6 +29,7 @@ from torchgrad_jax.runtime.recording.step import Step
 from torchgrad_jax.runtime.recovery import CheckFailed, recover
 from torchgrad_jax.runtime.rolling.looped import Looped
 from torchgrad_jax.runtime.rolling.roll import Rolled, roll
+from torchgrad_jax.runtime.rolling.rolled import Plan
 from torchgrad_jax.runtime.settled import DONATE_BYTES, LOOP_PROGRAMS, keep, settled
 from torchgrad_jax.runtime.structure import calls_to, inputs_of
 from torchgrad_jax.runtime.tiers import COMPILED, INTERPRETED, ROLLED, Form, tier_of
@@ -49,6 +50,9 @@ BACK = 8
 # From so many lengths of a loop on the interpreter runs a program with its loops, so many times. Without them, as a list of calls of its own, it
 # takes up to a third less, and making that takes as long as it gains in so many runs.
 CHANGING, SELDOM = 2, 20
+# What making the lists of its loops takes, for each operation that they hold, in operations that runs without them have more. So many of these are run
+# first, as not every loop has many lengths.
+MAKING = 20
 # So many programs are met before any is searched: the first turns of a loop that makes its gradients and states are programs of their own.
 FIRST = 2
 
@@ -58,12 +62,12 @@ class Program(ProgramFields):
 
     repeats: how often in a row it was one of the last programs run: a loop is at work. tier: the one it was last run by. form: what is compiled of
     it alone; rolled, common: the program with loops for what repeats in it, and what is compiled of all that differ from it in how
-    often those go round; searched: whether that was looked for.
+    often those go round; lengths: what the interpreter has of these; searched: whether that was looked for.
     """
 
     __slots__ = (
         "calls", "outputs", "slots", "inputs", "donated", "checked", "device", "tier", "rolled", "common",
-        "searched", "interpreted", "_estimates", "_stepped", "_numbers",
+        "lengths", "searched", "interpreted", "_estimates", "_stepped", "_numbers",
     )  # fmt: skip
 
     def __init__(self, step: Step | None, alive: bytes, donated: bytes, leaves: dict[int, Value]) -> None:
@@ -81,6 +85,7 @@ class Program(ProgramFields):
         self.form = Form()
         self.rolled: Rolled | None = None
         self.common: Form | None = None
+        self.lengths: Lengths | None = None
         self.searched = len(self.calls) < LEAST_ROLLED
         if not self.searched and _forms.are_worth_a_search():
             self.search()
@@ -89,7 +94,8 @@ class Program(ProgramFields):
         """Look for what repeats in it."""
         self.searched = True
         self.rolled = roll(self.calls, self.outputs, self.inputs)
-        self.common = None if self.rolled is None else _forms.common(self.rolled.key)
+        if self.rolled is not None:
+            self.common, self.lengths = _forms.common(self.rolled.key), _forms.lengths(self.rolled.key)
 
     def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
@@ -131,6 +137,8 @@ class Program(ProgramFields):
             return self._stepped(by_number, arrays)
         if self.loops:
             return self._loop(numbers, arrays)
+        if self.lengths is not None and self.rolled is not None:
+            self.lengths.missed += len(self.calls) - self.rolled.compiling
         found = self.interpreted  # which another thread may let go of
         if found is None or (modes.without_xla and found.plans is not estimate.plans):
             found = self.interpreted = Interpreted(self.calls, estimate.plans, self.inputs, self.outputs)
@@ -141,22 +149,25 @@ class Program(ProgramFields):
     @property
     def loops(self) -> bool:
         """Whether the interpreter runs it with its loops: it may take another number of turns each time, and has not come back often."""
-        if self.common is None or self.common.members < CHANGING or self.seen > SELDOM or self.device is not CPU:
+        lengths = self.lengths
+        if lengths is None or self.rolled is None or lengths.members < CHANGING or self.seen > SELDOM or self.device is not CPU:
             return False
-        return (self.interpreted is None or self.interpreted.merged is None) and not modes.same_tier_blocks and not modes.without_xla
+        if (self.interpreted is not None and self.interpreted.merged is not None) or modes.same_tier_blocks or modes.without_xla:
+            return False
+        return lengths.looped is not None or lengths.missed >= MAKING * self.rolled.compiling
 
     def work(self) -> tuple[int, ChainCosts] | None:
         """What it is with its loops. See `Looped.work`."""
-        assert self.rolled is not None and self.common is not None
-        return None if self.common.looped is None else self.common.looped.work(self.rolled.sizes.tolist())
+        assert self.rolled is not None and self.lengths is not None
+        return None if self.lengths.looped is None else self.lengths.looped.work(self.rolled.sizes.tolist())
 
     def _loop(self, numbers: list[np.ndarray], arrays: list[Any]) -> list[Any]:
         """Run it with its loops by the interpreter."""
-        assert self.rolled is not None and self.common is not None
-        looped = self.common.looped
+        assert self.rolled is not None and self.lengths is not None
+        looped = self.lengths.looped
         if looped is None:
             plans = dict(zip([c.signature for c in self.calls], self.estimate.plans, strict=True))
-            looped = self.common.looped = Looped(self.rolled.key, plans)
+            looped = self.lengths.looped = Looped(self.rolled.key, plans)
         counters.interpreted += 1
         found = self.rolled.interpreted(looped, [*numbers, *arrays])
         arrays.clear()
@@ -221,12 +232,24 @@ class Once:
         self.form = form
 
 
+class Lengths:
+    """What the interpreter has of programs that differ in how often their loops go round, and so in how much room their buffers have. members: how
+    many these are; missed: how many operations less they would have had with loops; looped: what runs them so."""
+
+    __slots__ = ("looped", "members", "missed")
+
+    def __init__(self) -> None:
+        self.looped: Looped | None = None
+        self.members = self.missed = 0
+
+
 class _Forms:
     """What is compiled of programs that differ in how often their loops go round. met: how many programs have been; in_vain: how many of them in a
     row, without another one. once: of how many little was kept; back: how many of these came back."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Form] = {}
+        self._lengths: dict[Any, Lengths] = {}
         self.met = self.in_vain = self.once = self.back = 0
 
     def are_worth_a_search(self) -> bool:
@@ -244,10 +267,17 @@ class _Forms:
         """The one Form of all programs with these loops, which now are one more."""
         if len(self._known) >= MOST_FORMS:  # structures that never come back must not pile up
             self._known.clear()
+            self._lengths.clear()
         found = self._known.setdefault(key, Form())
         found.members += 1
         if found.members > 1:
             self.in_vain = 0
+        return found
+
+    def lengths(self, key: Plan) -> Lengths:
+        """What the interpreter has of programs with these loops, which now are one more."""
+        found = self._lengths.setdefault(key._replace(capacity=0), Lengths())
+        found.members += 1
         return found
 
 

@@ -20,7 +20,8 @@ from torchgrad_jax.runtime.rolling.rolled import Operation, Plan, Reference, Rol
 
 
 class Looped:
-    """The lists of calls of all programs with one Plan. plans: for each operation's signature its plan of the baseline tier, None: run by XLA."""
+    """The lists of calls of all programs whose Plans differ in their capacity alone. plans: for each operation's signature its plan of the baseline
+    tier, None: run by XLA."""
 
     __slots__ = ("_lists", "_multiplies", "_plan")
 
@@ -37,10 +38,10 @@ class Looped:
                 loops += 1
         self._multiplies = any([may_multiply(sig, baseline) for sig, baseline in plans.items()])
 
-    def __call__(self, sizes: Sequence[int], numbers: dict[str, np.ndarray], inputs: list[Any], stacks: list[list[Any]]) -> list[Any]:
+    def __call__(self, capacity: int, sizes: Sequence[int], numbers: dict[str, np.ndarray], inputs: list[Any], stacks: list[list[Any]]) -> list[Any]:
         """The outputs of the plan, all iterations' as a list, and the outcome of the checks if there are any. See `rolled.function`."""
         inputs, stacks = list(map(np.asarray, inputs)), [list(map(np.asarray, stack)) for stack in stacks]
-        return quietly(self._multiplies, self._run, Run(self._plan, sizes, numbers, inputs, stacks))
+        return quietly(self._multiplies, self._run, Run(self._plan, capacity, sizes, numbers, inputs, stacks))
 
     def work(self, sizes: Sequence[int]) -> tuple[int, ChainCosts] | None:
         """How many calls a run makes, and what its chains take. None until a run has shown it."""
@@ -61,9 +62,11 @@ class Looped:
 class Run:
     """What a run has computed so far. env: results by slot; results: of each iteration, by loop and number in the body; flags: outcomes of checks."""
 
-    def __init__(self, plan: Plan, sizes: Sequence[int], numbers: dict[str, np.ndarray], inputs: list[Any], stacks: list[list[Any]]) -> None:
+    def __init__(
+        self, plan: Plan, capacity: int, sizes: Sequence[int], numbers: dict[str, np.ndarray], inputs: list[Any], stacks: list[list[Any]]
+    ) -> None:
         self.sizes, self.numbers, self.inputs, self.stacks = sizes, numbers, inputs, stacks
-        self._capacity = plan.capacity
+        self._capacity = capacity
         self._columns = {kind: columns for kind, columns, _ in plan.numbers}
         self.env: dict[int, Any] = {}
         self.results: dict[tuple[int, int], list[Any]] = {}

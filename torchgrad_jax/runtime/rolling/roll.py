@@ -111,8 +111,8 @@ class Rolled:
         return numbers, [arguments[head + i] for i in self._inputs], [[arguments[head + i] for i in stack] for stack in self._stacks]
 
     def interpreted(self, looped: Looped, arguments: Sequence[Any]) -> list[Any]:
-        """What the program returns, by the interpreter, of what `arguments` takes. looped: that of all programs with this key."""
-        outs = looped(self.sizes.tolist(), *self._apart(arguments))
+        """What the program returns, by the interpreter, of what `arguments` takes. looped: that of all that differ in their capacity alone."""
+        outs = looped(self.key.capacity, self.sizes.tolist(), *self._apart(arguments))
         found = [outs[i] if t is None else own(outs[i][t]) for i, t in self._outputs]
         return [*found, outs[-1]] if self.key.checked else found
 

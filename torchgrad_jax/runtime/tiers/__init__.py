@@ -46,10 +46,10 @@ class Form(FormFields):
     ahead: whether it was compiled ahead of its first call, after which no setting of JAX's matters to it: it takes arrays of JAX's as they are.
     spent: what its interpretations have cost, by estimate, beyond what calls of its compiled form would have. members: how many programs it is of;
     turns: how often one of them was interpreted. used, executable: see `keeping`. met: the kinds of arguments that it has been called with, where
-    some are given away: with those JAX calls it without Python. looped: what runs a program with loops by the interpreter.
+    some are given away: with those JAX calls it without Python.
     """
 
-    __slots__ = ("members", "turns", "executable", "met", "looped", "__weakref__")
+    __slots__ = ("members", "turns", "executable", "met", "__weakref__")
 
     def __init__(self) -> None:
         self.function: Any = None
@@ -57,7 +57,6 @@ class Form(FormFields):
         self.spent = 0.0
         self.members = self.turns = self.used = self.executable = 0
         self.met: set[Any] = set()
-        self.looped: Any = None
 
     def let_go(self) -> None:
         """Let go of what is compiled. It is compiled again when that is worth it again."""
