@@ -50,8 +50,8 @@ BACK = 8
 # From so many lengths of a loop on the interpreter runs a program with its loops, so many times. Without them, as a list of calls of its own, it
 # takes up to a third less, and making that takes as long as it gains in so many runs.
 CHANGING, SELDOM = 2, 20
-# What making the lists of its loops takes, for each operation that they hold, in operations that runs without them have more. So many of these are run
-# first, as not every loop has many lengths.
+# What making the lists of its loops takes, for each operation that they hold, in operations that runs without them have more. So many of these are
+# run first, as not every loop has many lengths.
 MAKING = 20
 # So many programs are met before any is searched: the first turns of a loop that makes its gradients and states are programs of their own.
 FIRST = 2
