@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from torchgrad_jax.runtime.stepping import step_through
 from torchgrad_jax.runtime.structure import last_uses
 
 # Up to this many bytes of results, what is not needed any more is dropped only where another result takes its place.
-KEEP_BYTES = 1 << 19
+_KEEP_BYTES = 1 << 19
 # From which run on a program of few operations, and one of more, is one list. With the chains that are found in it, that takes as long as it gains in
 # some ten to twenty runs (of a transformer's 280 calls 18 ms, and 1.2 of 5.5 a run); of few operations it gains most of a run, and a third of what
 # takes so many nanoseconds an operation, by estimate.
@@ -60,7 +61,7 @@ class Interpreted:
         return quietly(self.multiplies, self._at_once, numbers, arrays)
 
     def _one_by_one(self, numbers: dict[str, np.ndarray], arrays: list[Any], read: Any, own: Any) -> list[Any]:
-        if self._dying is None and self._is_big():
+        if self._dying is None and _are_big([c.signature for c in self.calls]):
             self._dying = last_uses(self.calls, self.outputs)
         env = {-1 - index: read(array) for index, array in zip(self.inputs, arrays, strict=True)}
         arrays.clear()
@@ -71,25 +72,15 @@ class Interpreted:
     def _takes_long(self) -> bool:
         return sum([plan.cost for plan in self.plans if plan is not None]) > _LONG * len(self.calls)
 
-    def _is_big(self) -> bool:
-        return sum([a.nbytes for c in self.calls for a in c.signature.avals]) > KEEP_BYTES
-
     def _merge(self) -> None:
         """Make one list of calls of it. Slots are named as in the program, numbers by their kind and place."""
-        parts, checks, numbers = [], [], []
-        for i, (call, plan) in enumerate(zip(self.calls, self.plans, strict=True)):
+        named, numbers = [], []
+        for call, plan in zip(self.calls, self.plans, strict=True):
             names = iter(call.numbers)
-            read = [a if type(a) is int else next(names) for a in call.args]
-            made: list[Any] = list(range(call.slot, call.end))
-            if call.signature.check is not None:
-                checks.append(("check", i))
-                made.append(checks[-1])
+            named.append(Named(call.signature, plan, [a if type(a) is int else next(names) for a in call.args], call.slot, call.end))
             numbers += call.numbers
-            parts.append(Part(by_xla(call.signature) if plan is None else plan, read, made))
-        self.numbers, self._checks = list(dict.fromkeys(numbers)), len(checks)
-        inputs = [*[-1 - index for index in self.inputs], *self.numbers]
-        self.merged = Merged(parts, inputs, [*self.outputs, *checks], self._is_big())
-        keeping.new_calls(len(parts))
+        self.numbers = list(dict.fromkeys(numbers))
+        self.merged, self._checks = as_one_list(named, [*[-1 - index for index in self.inputs], *self.numbers], self.outputs)
 
     def ready(self) -> tuple[list[Any], list[Any], list[int], list[Any]] | None:
         """The list of calls without those that do no more than convert a number, its template, the places of the outputs and of the checks' outcomes,
@@ -122,6 +113,33 @@ class Interpreted:
         return [*results, first_failure(found[len(self.outputs) :])] if self._checks else results
 
 
+class Named(NamedTuple):
+    """An operation: its plan (None: run by XLA), the names of what it reads, and its results' slots, which are their names."""
+
+    signature: Any
+    plan: Any
+    reads: Sequence[Hashable]
+    slot: int
+    end: int
+
+
+def as_one_list(operations: Sequence[Named], inputs: Sequence[Hashable], outputs: Sequence[int]) -> tuple[Merged, int]:
+    """Operations as one list of calls, from inputs to outputs and the outcomes of their checks, of which there are so many."""
+    parts, checks = [], []
+    for i, op in enumerate(operations):
+        made: list[Any] = list(range(op.slot, op.end))
+        if op.signature.check is not None:
+            checks.append(("check", i))
+            made.append(checks[-1])
+        parts.append(Part(_by_xla(op.signature) if op.plan is None else op.plan, op.reads, made))
+    keeping.new_calls(len(parts))
+    return Merged(parts, inputs, [*outputs, *checks], _are_big([op.signature for op in operations])), len(checks)
+
+
+def _are_big(signatures: Sequence[Any]) -> bool:
+    return sum([a.nbytes for sig in signatures for a in sig.avals]) > _KEEP_BYTES
+
+
 def may_multiply(sig: Any, plan: Any) -> bool:
     """Whether BLAS may hand some of an operation to further threads. It does from 8,192 elements of one array on, or 262,144 multiply-adds, which
     of the sizes of three matrices are the root of the product."""
@@ -131,8 +149,7 @@ def may_multiply(sig: Any, plan: Any) -> bool:
     return max(sizes, default=0) >= _ONE_THREAD_ELEMENTS or math.prod(sizes) >= _ONE_THREAD_PRODUCT**2
 
 
-def by_xla(sig: Any) -> Any:
-    """A function that is one operation by XLA, of arrays of NumPy's and to such."""
+def _by_xla(sig: Any) -> Any:
     return lambda *given: [np.asarray(o) for o in alone(sig, given)]
 
 

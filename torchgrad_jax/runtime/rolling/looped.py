@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime import keeping
-from torchgrad_jax.runtime.baseline import Merged, Part, carry_out, quietly
+from torchgrad_jax.runtime.baseline import Merged, quietly
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.baseline.cost import ChainCosts
-from torchgrad_jax.runtime.interpreted import KEEP_BYTES, by_xla, first_failure, may_multiply
+from torchgrad_jax.runtime.interpreted import Named, as_one_list, first_failure, may_multiply
 from torchgrad_jax.runtime.rolling.rolled import Operation, Plan, Reference, RolledLoop
 
 
@@ -105,7 +104,7 @@ class Run:
 class Straight:
     """Operations outside of loops, one after the other."""
 
-    __slots__ = ("_checks", "merged", "_outputs", "_reads")
+    __slots__ = ("_checks", "_outputs", "_reads", "merged")
 
     def __init__(self, operations: Sequence[Any], plans: dict[Any, Any], read_later: set[int]) -> None:
         made = {slot for op in operations for slot in range(op.slot, op.end)}
@@ -119,7 +118,7 @@ class Straight:
 
     def carry_out(self, run: Run) -> None:
         """Run them once."""
-        found = _results(self.merged, [run.read(ref) for ref in self._reads])
+        found = self.merged([run.read(ref) for ref in self._reads])
         count = len(self._outputs)
         run.env.update(zip(self._outputs, found[:count], strict=True))
         run.flags += found[count:]
@@ -170,7 +169,7 @@ class Repeated:
                 given[place] = series[t]
             for place, i in self._carried:
                 given[place] = state[i]
-            results = _results(self.merged, given)
+            results = self.merged(given.copy())
             state = [results[i] if i >= 0 else given[-1 - i] for i in self._following]
             for one, place in kept:
                 one.append(results[place])
@@ -179,30 +178,9 @@ class Repeated:
         run.last.update([((number, result), results[place]) for result, place in self._last])
 
 
-def _results(merged: Merged, given: list[Any]) -> list[Any]:
-    """What a list of calls makes of its operands."""
-    if not merged.final:
-        return merged(given.copy())
-    calls, template, outputs = merged.ready
-    values = template.copy()
-    values[: len(given)] = given
-    carry_out(calls, values)
-    return [values[i] for i in outputs]
-
-
 def _merged(operations: Sequence[Operation], plans: dict[Any, Any], reads: list[Reference], results: list[int]) -> tuple[Merged, int]:
-    """Operations as one list of calls from what they read to their results and the outcomes of their checks, of which there are so many."""
-    parts, checks = [], []
-    for i, op in enumerate(operations):
-        made: list[Any] = list(range(op.slot, op.end))
-        if op.signature.check is not None:
-            checks.append(("check", i))
-            made.append(checks[-1])
-        plan = plans[op.signature]
-        parts.append(Part(by_xla(op.signature) if plan is None else plan, op.args, made))
-    keeping.new_calls(len(parts))
-    drops = sum([a.nbytes for op in operations for a in op.signature.avals]) > KEEP_BYTES
-    return Merged(parts, reads, [*results, *checks], drops), len(checks)
+    """Operations as one list of calls from what they read to their results. See `as_one_list`."""
+    return as_one_list([Named(op.signature, plans[op.signature], op.args, op.slot, op.end) for op in operations], reads, results)
 
 
 def _read(operations: Iterable[Operation], made: set[int]) -> list[Reference]:
