@@ -122,3 +122,48 @@ def test_twins_that_are_gone_are_not_kept():
         p.data.add_(1)
         p.data.sum()
     assert len(p._storage.siblings) <= 10
+
+
+def test_a_part_whose_data_is_asked_for_again_and_again_is_known_once():
+    part = torch.zeros(4, 3)[1:]
+    for _ in range(50):
+        part.data.add_(1)
+    assert len(part._storage.parts) <= 16  # the part, and twins that are gone
+    assert part.tolist() == [[50.0] * 3] * 3
+
+
+def test_many_twins_that_live_are_all_written_to():
+    t = torch.zeros(3)
+    twins = [t.data for _ in range(70)]
+    twins[40] += 1
+    assert all(twin.tolist() == [1.0] * 3 for twin in [t, *twins])
+    assert [twin._version for twin in (t, twins[0], twins[40])] == [0, 0, 1]
+
+
+def test_data_set_again_and_again_counts_with_what_it_was():
+    p = torch.nn.Parameter(torch.zeros(3))
+    others = [torch.full((3,), float(i)) for i in range(40)]
+    views = []
+    for other in others:
+        views.append(p[:1])
+        p.data = other
+    with torch.no_grad():
+        p.add_(1)
+    assert p.tolist() == [40.0] * 3 and p._version == 1
+    assert [view._version for view in views] == [1] * 40
+    assert [view.tolist() for view in views[:3]] == [[0.0], [0.0], [1.0]]
+    assert others[39].tolist() == [40.0] * 3 and others[38].tolist() == [38.0] * 3
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_vectors_parts_are_the_parameters(count):
+    vector = torch.arange(6.0 * count)
+    parameters = [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(count)]
+    torch.nn.utils.vector_to_parameters(vector, parameters)
+    vector[0] = 9
+    with torch.no_grad():
+        parameters[-1].view(-1)[5] = -1
+    want = [float(i) for i in range(6 * count)]
+    want[0], want[-1] = 9.0, -1.0
+    assert vector.tolist() == [x for p in parameters for x in p.detach().view(-1).tolist()] == want
+    assert all(p.is_leaf and p.requires_grad and p.grad_fn is None for p in parameters)

@@ -27,7 +27,7 @@ MODULES = (
     "runtime/structure", "runtime/stepping", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
     "core/level", "core/fields", "core/node", "core/made", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/before_write", "core/order", "core/tracked_view", "core/autocasting",
-    "core/writing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
+    "core/writing", "core/replacing", "core/hot", "core/viewing", "core/duals", "autograd/tape", "autograd/interrupted", "autograd/walk",
     "autograd/sparse_gradients", "autograd/hooks", "autograd/engine", "autograd/backward", "autograd/function",
     "calling/entries", "calling/recalled", "calling/guards", "calling/understood", "functions/looking", "functions/views",
     "functions/matmul", "lifting/replaced", "lifting/purity",

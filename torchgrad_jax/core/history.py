@@ -16,12 +16,10 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import apart
 from torchgrad_jax.memory.storage import Link, Relayout, Storage, View, links_between, read_through, with_numbers, write_through
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 from torchgrad_jax.runtime.value import Aval
 
 ZEROS_LIKE = registry["_zeros_of"].bind((ARRAY,))
-_writers = Memo()
 _new = CopySlicesFields.__new__
 REPEATED = (
     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
@@ -102,7 +100,7 @@ def _repeats(link: Link) -> bool:
 def by_strides(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Link:
     """What `as_strided` does to memory."""
     read = registry["as_strided"].bind((ARRAY, Static(size), Static(stride), Static(offset)))
-    return Link(read, writer(read), ())
+    return Link(read, None, ())
 
 
 def end_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
@@ -213,11 +211,3 @@ def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
 def repeats(view: View, aval: Aval) -> bool:
     """Whether several elements of a view are one place in memory by a stride of 0."""
     return 0 in view.strides and aval.size > 0 and any([s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True)])
-
-
-def writer(bound: Any) -> Any:
-    """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
-    found = _writers.get(bound)
-    if found is None:
-        found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
-    return found

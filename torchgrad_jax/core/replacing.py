@@ -75,7 +75,7 @@ def set_data(t: Tensor, new: Any) -> None:
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
     if t.requires_grad and not dtypes.is_float(new._aval.dtype):
         raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
-    if new.is_meta != t.is_meta:
+    if new._aval.device is not t._aval.device and new.is_meta != t.is_meta:
         raise RuntimeError("Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type.")
     if new is t:
         return

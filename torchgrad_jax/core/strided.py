@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
-from torchgrad_jax.core.history import beyond_memory, by_strides, end_of, writer
+from torchgrad_jax.core.history import beyond_memory, by_strides, end_of
 from torchgrad_jax.core.made import detached, result
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase
@@ -99,7 +99,7 @@ def _as_shown(input: Tensor, storage: Storage) -> Links:
     found = []
     for name, *arguments in steps:
         read = registry[name].bind((ARRAY, *[a if a is ARRAY else Static(a) for a in arguments]))
-        found.append(Link(read, writer(read), (0,) if ARRAY in arguments else ()))
+        found.append(Link(read, None, (0,) if ARRAY in arguments else ()))
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ cdef Beside _beside
 cdef class _Known:
     cdef Called called
     cdef public object bound
-    cdef object write, link, strides, offset, step, plain
+    cdef object link, strides, offset, step, plain
     cdef bint rows
 
 

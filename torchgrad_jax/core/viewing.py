@@ -11,7 +11,6 @@ import numpy as np
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
-from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
@@ -54,7 +53,7 @@ _latest = latest  # typed, where this is compiled
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("called", "bound", "write", "link", "strides", "offset", "step", "plain", "rows")
+    __slots__ = ("called", "bound", "link", "strides", "offset", "step", "plain", "rows")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
@@ -72,8 +71,7 @@ class _Known:
         self.plain: bool | None = None
         self.rows = False
         self.bound = registry[name].bind((ARRAY, *layout))
-        self.write = writer(self.bound)
-        self.link = Link(self.bound, self.write, ())
+        self.link = Link(self.bound, None, ())
         self.called = Called(self.bound, name, lambda *operands: apply(self.bound, operands), begins)
 
 
@@ -105,7 +103,7 @@ def made_again(known: _Known, t: Tensor, begin: int | None) -> Tensor:
         return _made(t, known, out, (known.link,), known.offset)
     out = of_two(known.called, t, begin) if plainly else apply(known.bound, (t, begin))
     link: Link = blank.link(Link)
-    link.read, link.write, link.numbers = known.bound, known.write, (begin,)
+    link.read, link.write, link.numbers = known.bound, None, (begin,)
     return _made(t, known, out, (link,), known.offset + begin * known.step)
 
 
@@ -342,7 +340,7 @@ def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tup
             known = _known_view("select", t, (dim,)) if drop else _known_view("slice", t, (dim, length, 1))
             last = length
         link: Link = blank.link(Link)
-        link.read, link.write, link.numbers = known.bound, known.write, (begin,)
+        link.read, link.write, link.numbers = known.bound, None, (begin,)
         made.append(_made(t, known, out, (link,), known.offset + begin * known.step, node))
         links.append(link)
     _latest.together = links, (dim, parts, drop, node)

@@ -210,13 +210,14 @@ class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
     __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
-                 "kindred_vjps", "laid_out", "_places", "__weakref__")  # fmt: skip
+                 "kindred_vjps", "laid_out", "_places", "_named", "__weakref__")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self.statics: dict[str, Any] = {}
         self.names: list[str] = []
+        self._named: dict[str, Any] | None = None
         self.differentiable, self.keeps_order, self.order = operator.differentiable, operator.keeps_order, operator.order
         self.kindred: dict[Any, Any] = {}
         self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
@@ -229,12 +230,18 @@ class BoundOperator:
         self._places = self._argument_places()
         bound_ever.append(weakref.ref(self))
 
-    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+    def require(self, specs: Sequence[ArgSpec]) -> None:
         """See the runtime's BoundOp."""
         operator = self.operator
         if operator.validate is not None:
             operator.validate(*self._arguments(specs), **self._keywords())
-        prepare = _PREPARE[operator.promote](self, specs)
+        if operator.promote == "same":
+            _same(self, specs)
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        self.require(specs)
+        prepare = _PREPARE[self.operator.promote](self, specs)
         function, keywords, single = self._function(specs), self._keywords(), tuple(self.layout) == (ARRAY,) * len(self.layout)
         if single:
             return lambda *arrays: function(*prepare(arrays))
@@ -252,24 +259,19 @@ class BoundOperator:
         targets = _number_dtypes(self, specs)
         if not all([numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets]):  # type: ignore[index] - a number's
             return None
-        keywords = self._keywords()
-        return numpy_forms.applied(form, lambda function: self._on_operands(function, keywords, targets))
+        on_operands = self._on_operands()
+        return numpy_forms.applied(form, (lambda function: _converting(on_operands(function), targets)) if targets else on_operands)
 
-    def _on_operands(self, function: Callable[..., Any], keywords: dict[str, Any], targets: list[tuple[int, np.dtype]]) -> Callable[..., Any]:
-        counts = [item for item in self.layout if type(item) is int]
-
-        def arranged(*arrays: Any) -> Any:
-            return function(*self._arguments(arrays), **keywords)
-
+    def _on_operands(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """What makes of a function of its array arguments, and by keyword the static ones, one of the operands alone."""
+        keywords, counts = self._keywords(), [item for item in self.layout if type(item) is int]
         if counts == [len(self.names)]:
-            on_operands = _on_list(function, keywords)
-        elif counts == [1] and len(keywords) == len(self.statics) and self.layout[1] == 1 and len(self.names) == 2:
-            on_operands = _on_list_of_one(function, keywords)
-        elif counts or len(keywords) < len(self.statics):  # several lists, or a tensor that is absent
-            on_operands = arranged
-        else:
-            on_operands = functools.partial(function, **keywords) if keywords else function
-        return _converting(on_operands, targets) if targets else on_operands
+            return lambda function: _on_list(function, keywords)
+        if counts == [1] and len(keywords) == len(self.statics) and self.layout[1] == 1 and len(self.names) == 2:
+            return lambda function: _on_list_of_one(function, keywords)
+        if counts or len(keywords) < len(self.statics):  # several lists, or a tensor that is absent
+            return lambda function: lambda *arrays: function(*self._arguments(arrays), **keywords)
+        return (lambda function: functools.partial(function, **keywords)) if keywords else (lambda function: function)
 
     def _function(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         function = self.operator.function
@@ -306,8 +308,12 @@ class BoundOperator:
         return found
 
     def _keywords(self) -> dict[str, Any]:
-        parameters = self.operator.schema.by_name
-        return {n: v for n, v in self.statics.items() if not (parameters[n].is_tensor or parameters[n].is_number)}
+        """The static arguments that are no absent tensors or numbers. Not to be changed."""
+        found = self._named
+        if found is None:
+            parameters = self.operator.schema.by_name
+            found = self._named = {n: v for n, v in self.statics.items() if not (parameters[n].is_tensor or parameters[n].is_number)}
+        return found
 
     @property
     def pointwise(self) -> bool:
@@ -536,9 +542,11 @@ def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequ
 
 def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[tuple[int, np.dtype]]:
     """Which operands `_as_is` converts, and to what."""
+    numbers = [i for i, s in enumerate(specs) if type(s) is type]
+    if not numbers:
+        return []
     first = next((s for s in specs if isinstance(s, Aval)), None)
-    numbers = [] if first is None else [i for i, s in enumerate(specs) if isinstance(s, type)]
-    if first is None or not numbers:
+    if first is None:
         return []
     index, main = bound.is_index(), _zero_dims(first.dtype)
     return [(i, promotion.result_type([main, specs[i]])) for i in numbers if not index[i]]

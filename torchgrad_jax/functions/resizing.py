@@ -13,7 +13,6 @@ from torchgrad_jax.core.anomaly import note_node
 from torchgrad_jax.core.dispatch import make_node, plan_of, turn
 from torchgrad_jax.core.duals import tangent_of, without_duals
 from torchgrad_jax.core.fields import content_of
-from torchgrad_jax.core.history import writer
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.made import data_of, detached, wrap
 from torchgrad_jax.core.node import HookList
@@ -104,7 +103,7 @@ def _relayout(t: Tensor, name: str, arguments: tuple[Any, ...], undo: tuple[str,
     node = make_node(rec, sig, _plan_named(sig, node_name), (t,), (value,), out) if recording else None
     if rec.rare and node is not None:
         note_node(rec, node)
-    place(rec, t, out, (Relayout(read, writer(read), (back, writer(back))),), strides, offset)
+    place(rec, t, out, (Relayout(read, None, (back, None)),), strides, offset)
     counter = t._shared().counter
     if not t._is_view():
         counter.relaid = (*getattr(counter, "relaid", ((0, value.aval.shape),)), (counter.version, out.aval.shape))
@@ -177,7 +176,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     strides = contiguous_strides(shape)
     cut = static_op("as_strided", shape, strides, 0)
     content = rec.call(cut, (self._content(),))[0]
-    place(rec, self, content, (Link(cut, writer(cut), ()),), strides, self._offset())
+    place(rec, self, content, (Link(cut, None, ()),), strides, self._offset())
     return self
 
 

@@ -13,6 +13,7 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.memory.fields import CounterFields, LinkFields, StorageFields, ViewFields
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.elsewhere import Elsewhere
+from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.recorder import LOOK, Recorder, per_thread, record
 from torchgrad_jax.runtime.value import Value
 
@@ -161,8 +162,11 @@ def _references(sibling: Sibling) -> int:
     return getrefcount(sibling.content)
 
 
-# With so many siblings it is looked whether some are gone.
-_MANY = 8
+def _is_many(count: int) -> bool:
+    """Whether it is looked which of so many are gone: seldom enough that each is looked at a few times at most, however many stay."""
+    return count > 8 and count & (count - 1) == 0
+
+
 _addresses = itertools.count(1)
 
 
@@ -171,17 +175,18 @@ class Storage(StorageFields):
 
     writes: how often the content changed. siblings: the storages of the same memory under version counters of their own (`Tensor.data`),
     among them this one; None while there are no others. twinned: that another tensor was made on it by `detach` or `data`; not there if none was.
-    parts: the tensors, no bases in row-major order, whose `data` was asked for; not there if
-    none was. pending: see LaidOut. _address: see `address`; 0 before somebody asks.
+    parts: the tensors, no bases in row-major order, whose `data` was asked for, weakly, by their ids; not there if none was. pending: see LaidOut.
+    together: see CountedTogether; not there if it counts for itself. _address: see `address`; 0 before somebody asks.
     """
 
-    __slots__ = ("twinned", "parts", "pending", "__weakref__")
+    __slots__ = ("twinned", "parts", "pending", "together", "__weakref__")
     counter: VersionCounter
     writes: int
     siblings: Siblings | None
     twinned: bool
-    parts: list[weakref.ref[Any]]
+    parts: dict[int, weakref.ref[Any]]
     pending: Any
+    together: list[weakref.ref[Storage]]
     # Whether it was allocated in inference mode: then its tensors are inference tensors. Whether it counts versions.
     inference, counted = False, True
 
@@ -224,7 +229,7 @@ class Storage(StorageFields):
         content, known = self.value, self.siblings
         if known is None:
             known = self.siblings = Siblings((Sibling.of(self, content),), _nobody)
-        elif len(known) > _MANY:
+        elif _is_many(len(known)):
             known.part_from_gone(content, written=False)
         twin = per_thread.recorder.alias(content)
         made = type(self)(twin)
@@ -234,7 +239,13 @@ class Storage(StorageFields):
 
     def know(self, part: Any) -> None:
         """Let a tensor, which is no base in row-major order, be one of those whose saved content changes with the memory of a sibling."""
-        self.parts = [*[r for r in getattr(self, "parts", ()) if r() is not None], weakref.ref(part)]
+        parts = getattr(self, "parts", None)
+        if parts is None:
+            parts = self.parts = {}
+        elif _is_many(len(parts)) and id(part) not in parts:
+            for place in [place for place, r in parts.items() if r() is None]:
+                del parts[place]
+        parts[id(part)] = weakref.ref(part)
 
     def count_anew(self) -> None:
         """Count on by another counter, so that what was saved until now, of parts too, is told from what will be."""
@@ -259,7 +270,7 @@ def _spread(written: Storage, value: Value) -> None:
         elif storage is not None:
             own: Any = storage
             references = getattr(storage, "parts", None)
-            parts = [part for r in references if (part := r()) is not None and part._storage is storage] if references else ()
+            parts = [part for r in references.values() if (part := r()) is not None and part._storage is storage] if references else ()
             former = [part._content() for part in parts]
             content = rec.alias(value)
             if type(storage) is Storage:
@@ -312,15 +323,15 @@ def put_content(storage: Storage, value: Value) -> None:
 
 
 class CountedTogether(Storage):
-    """Memory that counts its versions with other memory: what a tensor had before its `data` was set, and what it took over. A write to one leaves
-    the content of the others, but it is of the new version."""
+    """Memory that counts its versions with other memory, `together`: what a tensor had before its `data` was set, and what it took over. A write to
+    one leaves the content of the others, but it is of the new version."""
 
     __slots__ = ()
 
     def write(self, value: Value) -> None:
         """Put a new content in."""
         super().write(value)
-        for reference in _together.get(self, ()):
+        for reference in getattr(self, "together", ()):
             storage = reference()
             if storage is not None and storage is not self:
                 content = per_thread.recorder.alias(storage.value)
@@ -329,18 +340,15 @@ class CountedTogether(Storage):
                 storage.writes += 1  # its views are of the new version too
 
 
-_together: weakref.WeakKeyDictionary[Storage, list[weakref.ref[Storage]]] = weakref.WeakKeyDictionary()
-
-
 def count_together(former: Storage, taken: Storage) -> None:
     """Let `taken` count its versions on with `former`."""
-    living = [r for r in _together.get(former, [weakref.ref(former)]) if r() is not None]
+    living = getattr(former, "together", None) or [weakref.ref(former)]
+    if _is_many(len(living)):
+        living[:] = [r for r in living if r() is not None]
     living.append(weakref.ref(taken))
-    for reference in living:
-        storage = reference()
-        if storage is not None:
-            _together[storage] = living
-            storage.__class__ = CountedTogether
+    for storage in (former, taken):
+        storage.__class__ = CountedTogether
+        storage.together = living
     taken.counter = taken.value.counter = former.counter
     taken.value.version = former.counter.version
 
@@ -424,7 +432,7 @@ def in_memory(t: Any, storage: Storage) -> Link:
 
 
 class Link(LinkFields):
-    """One view operation: how to read the view from its parent, and how to write it back."""
+    """One view operation: how to read the view from its parent, and how to write it back; None for `write` where that is `writer(read)`."""
 
     __slots__ = ()
 
@@ -496,6 +504,17 @@ def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link,
     return tuple(Link(x.read, x.write, tuple(next(given) for _ in x.numbers)) for x in links)
 
 
+def writer(bound: Any) -> Any:
+    """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
+    found = _writers.get(bound)
+    if found is None:
+        found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
+    return found
+
+
+_writers = Memo()
+
+
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:
     """The view's content, given the base's."""
     for link in links:
@@ -522,5 +541,6 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
     while parents:
         link = links[len(parents) - 1]
         operands = (parents.pop(), new, *link.numbers)
-        new = _recorded(rec, link.write, operands) if call is None else call(link.write, operands)
+        write = writer(link.read) if link.write is None else link.write
+        new = _recorded(rec, write, operands) if call is None else call(write, operands)
     return new

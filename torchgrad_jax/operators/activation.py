@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_rows
 from torchgrad_jax.declaration.converting import is_half, rounded, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
@@ -387,7 +387,8 @@ def _said_softmax_grad(grad: Any, result: Any, dim: Any) -> Any:
     return y * (g - jnp.sum(g * y, axis=_along(y, dim), keepdims=True))
 
 
-_declare("softmax(Tensor self, int dim)", softmax_along, "softmax_kernel_impl", {"self": softmax_grad_along}, elementwise=False)
+_declare("softmax(Tensor self, int dim)", softmax_along, "softmax_kernel_impl", {"self": softmax_grad_along}, elementwise=False,
+         numpy=numpy_rows.along(loops.SOFTMAX), numpy_vjp=numpy_rows.along_vjp(loops.SOFTMAX_GRAD))  # fmt: skip
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
@@ -430,7 +431,8 @@ for _of, _said in (
 
 
 op("log_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=floating_only("log_softmax_kernel_impl"),
-   grads={"self": _log_softmax_grad})(_log_softmax)  # fmt: skip
+   grads={"self": _log_softmax_grad}, numpy=numpy_rows.along(loops.LOG_SOFTMAX), numpy_vjp=numpy_rows.along_vjp(loops.LOG_SOFTMAX_GRAD))(
+       _log_softmax)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- gradients of softmax by themselves, for backwards written by hand

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_rows
 from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.activation import safe_softmax_along, softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline import loops
 from torchgrad_jax.runtime.baseline.attention import how_of_attention
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION
@@ -175,7 +176,7 @@ def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **
 
 
 @op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=refusing("softmax_lastdim_kernel_impl", "c"),
-    grads={"self": softmax_grad_along})  # fmt: skip
+    grads={"self": softmax_grad_along}, numpy=numpy_rows.along(loops.SAFE_SOFTMAX, last=True))  # fmt: skip
 def safe_softmax(x: Any, dim: int) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""
     return _weights(x, True)

@@ -17,6 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
+from torchgrad_jax.declaration import numpy_rows
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide, zeros_like
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import Together, op
@@ -121,7 +122,7 @@ def _said_layer_weight(g: Any, x: Any, mean: Any, rstd: Any) -> Any:
 
 
 @op("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)", method=False, toplevel=False,
-    results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"), shows=("input", "weight", "bias"),
+    results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"), shows=("input", "weight", "bias"), numpy=numpy_rows.layer_norm,
     grads={name: Together(_layer_norm_grads, name) for name in ("input", "weight", "bias")})  # fmt: skip
 def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
     """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""

@@ -16,6 +16,7 @@ from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half,
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.runtime.baseline.broadcasting import FILLED
 from torchgrad_jax.runtime.baseline.carrying import Spread
+from torchgrad_jax.runtime.baseline.reducing import summing
 
 _INT64 = np.dtype(np.int64)
 _BOOL = np.dtype(np.bool_)
@@ -96,6 +97,21 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
     return keep((total / jnp.asarray(count_of(x.shape, dims), total.dtype)).astype(x.dtype), dims, keepdim)
 
 
+def _mean_of_array(x: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray:
+    dims = wrap_dims(dim, x.ndim)
+    found = np.asarray(np.divide(summing(dims, x.dtype)(x), x.dtype.type(count_of(x.shape, dims))))
+    return found[tuple([None if d in dims else slice(None) for d in range(x.ndim)])] if keepdim and dims else found
+
+
+def _mean_result(x: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray | None:
+    if x.dtype.char not in "fd" or dtype not in (None, x.dtype) or x.size < 2:
+        return None
+    dims = wrap_dims(dim, x.ndim)
+    if count_of(x.shape, dims) < 2:
+        return None
+    return forms.stand_in(tuple([1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]), x.dtype)
+
+
 @lru_cache(1024)
 def _spreading(shape: tuple[int, ...], dim: Any, keepdim: bool) -> tuple[int, Any]:
     """How many elements of `shape` were reduced to one, and the index that gives a result its dimensions again, None where it needs none."""
@@ -127,6 +143,8 @@ def _spread_form(divided: bool) -> forms.Forms:
 
 for _name, _function in (("sum", _sum), ("mean", _mean)):
     _options: dict[str, Any] = {"linear": True, "numpy_vjp": _spread_form(_name == "mean")}
+    if _name == "mean":  # it knows how many elements there are, so that no size is like another
+        _options["numpy"] = forms.Forms(_mean_of_array, _mean_result, planned=True)
     _sizes = "self_sym_sizes self_sym_numel" if _name == "mean" else "self_sym_sizes"
     op(f"{_name}(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", attributes=_sizes, **_options)(_function)
     op(f"{_name}_dim(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,

@@ -131,7 +131,7 @@ def as_one_list(operations: Sequence[Named], inputs: Sequence[Hashable], outputs
         if op.signature.check is not None:
             checks.append(("check", i))
             made.append(checks[-1])
-        parts.append(Part(_by_xla(op.signature) if op.plan is None else op.plan, op.reads, made))
+        parts.append(Part(_by_xla(op.signature) if op.plan is None else op.signature.in_lists, op.reads, made))
     keeping.new_calls(len(parts))
     return Merged(parts, inputs, [*outputs, *checks], _are_big([op.signature for op in operations])), len(checks)
 

@@ -43,6 +43,9 @@ class BoundOp(Protocol):
         a tuple of them. Raises PyTorch's error for inputs that do not fit together."""
         ...
 
+    # It may have `require`, too, which raises the same where more than shapes and dtypes that can be told alike have to fit together: then
+    # `specialize` is called when its function is needed.
+
     def check(self, specs: Sequence[ArgSpec]) -> Check | None:
         """None, or what makes the exception of what the function finds: its last output, an integer that is 0 where the inputs' values are
         allowed."""
@@ -97,8 +100,8 @@ class Signature(SignatureFields):
     """
 
     __slots__ = (
-        "specs", "half", "warm", "_raw", "_jaxpr", "_function", "_in_programs",
-        "_alone", "_traced", "_baseline", "_exchangeable", "_sizes", "used", "executable", "batched", "__weakref__",
+        "specs", "half", "warm", "_made", "_jaxpr", "_function", "_in_programs",
+        "_alone", "_traced", "_baseline", "_listed", "_exchangeable", "_sizes", "used", "executable", "batched", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, bop: BoundOp, specs: tuple[ArgSpec, ...]) -> None:
@@ -115,9 +118,13 @@ class Signature(SignatureFields):
         self._exchangeable: Exchanged | None = None
         self._sizes: Sizes | None = None
         self._baseline: Any = None
-        self._raw, self._jaxpr = bop.specialize(specs), None
-        if any([not isinstance(s, type) and s.device is not CPU for s in specs]):
-            self._raw = in_asked_precision(self._raw)
+        self._listed: Plan | NumPyForm | None = None
+        self._made = self._jaxpr = None
+        require = getattr(bop, "require", None)
+        if require is None:
+            self._raw  # noqa: B018 - it raises where they do not fit together
+        else:
+            require(specs)
         known = expansion(bop, specs)
         if known is not None:
             self.avals, self.single = known.avals, False
@@ -125,7 +132,16 @@ class Signature(SignatureFields):
             self._trace()
         self.nbytes = sum([a.nbytes for a in self.avals])
         self.numbered = any([isinstance(s, type) for s in specs])
-        self.half = any(isinstance(a, Aval) and a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals))
+        self.half = any([a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals) if isinstance(a, Aval)])
+
+    @property
+    def _raw(self) -> Callable[..., Any]:
+        """The JAX function of its arrays."""
+        if self._made is None:  # of what has a form, or is of a kind that is known, nobody asks for it
+            made = self.bop.specialize(self.specs)
+            elsewhere = any([not isinstance(s, type) and s.device is not CPU for s in self.specs])
+            self._made = in_asked_precision(made) if elsewhere else made
+        return self._made
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -224,6 +240,17 @@ class Signature(SignatureFields):
             with timed(TRACING):
                 found = self._baseline = self._plan() or False
         return found or None
+
+    @property
+    def in_lists(self) -> Plan | NumPyForm | None:
+        """`baseline` where it is to be part of a list of calls that is run again and again."""
+        found = self.baseline
+        if isinstance(found, NumPyForm) and found.planned:
+            if self._listed is None:
+                with timed(TRACING):
+                    self._listed = self._plan() or found
+            return self._listed
+        return found
 
     def _plan(self) -> Plan | None:
         return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))

@@ -34,5 +34,5 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     device, begin = None, 0
     for p in parameters:
         device = _one_device(p, device)
-        p.data = vec[begin : begin + p.numel()].view_as(p).data
+        p.data = vec[begin : begin + p.numel()].view_as(p)
         begin += p.numel()

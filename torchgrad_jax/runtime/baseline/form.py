@@ -18,7 +18,7 @@ class Forms(NamedTuple):
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
     nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well. steps: gives, of such arrays, for
     each result a function and the places of the operands that it is of, None where there are none: what a program is merged of. They make memory of
-    their own, but for a `Spread` that says otherwise.
+    their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead.
     """
 
     function: Callable[..., Any]
@@ -29,24 +29,26 @@ class Forms(NamedTuple):
     each: float = 0.0
     takes: Callable[..., float] | None = None
     steps: Callable[..., Any] | None = None
+    planned: bool = False
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps)
+        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps, self.planned)
 
 
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
     moved: how many bytes it copies. elements: how many its first operand has. products: nanoseconds that products take. multiplies, alike: see Plan.
+    planned: see Forms.
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps", "planned")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0) -> None:
-        self.function, self.single, self.fresh = forms.function, single, forms.fresh
+        self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
         self.steps: Any = None
