@@ -20,6 +20,7 @@ from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.baseline.convolutions import has_loops, how_of_groups
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
+from torchgrad_jax.runtime.compiling.platforms import by_platform
 from torchgrad_jax.runtime.value import Aval
 
 Ints = tuple[int, ...]
@@ -179,9 +180,9 @@ def _of_input(grad: Any, w: Any, shape: Ints, stride: Ints, padding: Ints, dilat
         return spread(grad, w)
     if _lowering(grad, w, stride, dilation, groups) == "xla":
         # A kernel of one element is a matrix: on CPU a product takes 0.3 to 1.1 of the convolution's time.
-        return turned(grad, w) if set(kernel) != {1} else lax.platform_dependent(grad, w, cpu=spread, default=turned)
+        return turned(grad, w) if set(kernel) != {1} else by_platform(grad, w, cpu=spread, default=turned)
     if groups == 1 and set(dilation) <= {1} and len(stride) < 3 and grad.dtype.kind in "fc" and grad.dtype.itemsize > 2:
-        return lax.platform_dependent(grad, w, cpu=turned, default=spread)  # half the time, on CPU
+        return by_platform(grad, w, cpu=turned, default=spread)  # half the time, on CPU
     return spread(grad, w)
 
 
@@ -227,7 +228,7 @@ def _of_weight(grad: Any, x: Any, shape: Ints, stride: Ints, padding: Ints, dila
 
     if groups == 1 and set(shape[2:]) == {1} and x.dtype.kind in "fc" and x.dtype.itemsize > 2:
         # For (16, 32, 56, 56) and 64 kernels 2.1 ms on one core, by correlation 4.7, PyTorch 3.1.
-        return lax.platform_dependent(grad, x, cpu=lambda g, a: _weight_grad_by_image(g, a, shape, stride, padding), default=otherwise)
+        return by_platform(grad, x, cpu=lambda g, a: _weight_grad_by_image(g, a, shape, stride, padding), default=otherwise)
     return otherwise(grad, x)
 
 

@@ -18,6 +18,7 @@ from torchgrad_jax.declaration.numpy_running import ACCUMULATORS
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import along, loops
 from torchgrad_jax.operators.reduction import keep, spread, title, wrap_dims, wrap_one
+from torchgrad_jax.runtime.compiling.platforms import by_platform
 
 
 def _accumulated(name: str, x: Any, dtype: Any) -> Any:
@@ -47,7 +48,7 @@ def _running(x: Any, dim: int, function: Callable[[Any, Any], Any], identity: fl
         start = jnp.full(rows.shape[1:], identity, sums)
         return jnp.moveaxis(loops.scan(step, start, rows, reverse=reverse)[1], 0, dim)
 
-    return lax.platform_dependent(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
+    return by_platform(x, cpu=loop, default=lambda a: whole(a, axis=dim, reverse=reverse))
 
 
 def _said_sum(x: Any, dim: int, reverse: bool) -> list[Any]:
@@ -266,7 +267,7 @@ def _said_extreme(x: Any, dim: int, reverse: bool = False, *, at_least: Callable
         _, (best, place) = loops.scan(step, (rows[0], order[0]), (rows, order))
         return jnp.moveaxis(best, 0, dim), jnp.moveaxis(place, 0, dim)
 
-    return list(lax.platform_dependent(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim)))
+    return list(by_platform(x, places, cpu=loop, default=lambda v, i: lax.associative_scan(better, (v, i), axis=dim)))
 
 
 def _extreme_grad(grad: Any, indices: Any, dim: int) -> Any:

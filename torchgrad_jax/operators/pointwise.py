@@ -16,6 +16,7 @@ from torchgrad_jax.declaration.operator import ARRAY, SAME, BoundOperator, Stati
 from torchgrad_jax.declaration.refusals import kernel, not_implemented, refusing
 from torchgrad_jax.operators.kernels import circular
 from torchgrad_jax.operators.kernels.powers import power, power_of_integers
+from torchgrad_jax.runtime.compiling.platforms import by_platform
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 
@@ -275,7 +276,7 @@ def _rsqrt(x: Any) -> Any:
     if x.dtype.kind == "c":
         return _complex_reciprocal(lax.sqrt(x))
     # XLA's CPU code for rsqrt is five times slower than a root and a division, which it would make an rsqrt of without the two signs.
-    return lax.platform_dependent(x, cpu=lambda a: -1 / -lax.sqrt(a), default=lax.rsqrt)
+    return by_platform(x, cpu=lambda a: -1 / -lax.sqrt(a), default=lax.rsqrt)
 
 
 rsqrt = _float_unary("rsqrt", _rsqrt, lambda grad, result: -0.5 * grad * (result * result * result).conj(), "1 / sqrt(self).")

@@ -219,6 +219,14 @@ def _operator(name: str, primitive: Any, kinds: str, reversed: bool = False, **p
     """Give tracers an operator that is a primitive for operands of one aval, of a dtype of these kinds, and for real numbers beside floating ones."""
     plain = getattr(_JaxTracer, name)
 
+    def apart(self: Any, other: Any) -> Any:
+        one, two = self.aval, other.aval
+        if one.dtype != two.dtype or one.dtype.kind not in kinds or one.weak_type or two.weak_type or not _broadcast(one.shape, two.shape):
+            return plain(self, other)
+        rank = max(len(one.shape), len(two.shape))
+        a, b = _in_rank(self, rank), _in_rank(other, rank)
+        return primitive.bind(b, a, **params) if reversed else primitive.bind(a, b, **params)
+
     def operate(self: Any, other: Any) -> Any:
         aval, there = self.aval, other
         if type(other) is not _Tracer:
@@ -226,12 +234,27 @@ def _operator(name: str, primitive: Any, kinds: str, reversed: bool = False, **p
                 return plain(self, other)
             there = _typed(np.asarray(other, aval.dtype), aval=_aval((), aval.dtype))
         elif other.aval is not aval:
-            return plain(self, other)
+            return apart(self, other)
         if aval.dtype.kind not in kinds or aval.weak_type:
             return plain(self, other)
         return primitive.bind(there, self, **params) if reversed else primitive.bind(self, there, **params)
 
     setattr(_Tracer, name, operate)
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes broadcast together."""
+    return all([n == m or n == 1 or m == 1 for n, m in zip(a[::-1], b[::-1], strict=False)])
+
+
+def _in_rank(x: Any, rank: int) -> Any:
+    """With as many dimensions more in front; a number as it is."""
+    own = x.aval.shape
+    more = rank - len(own)
+    if not more or not own:
+        return x
+    shape = (*(1,) * more, *own)
+    return jax.lax.broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=tuple(range(more, rank)), sharding=None)
 
 
 def _alone(name: str, primitive: Any, kinds: str) -> None:
@@ -245,6 +268,31 @@ def _alone(name: str, primitive: Any, kinds: str) -> None:
     setattr(_Tracer, name, operate)
 
 
+def _method(name: str, short: Callable[..., Any], kinds: str) -> None:
+    """Give tracers a short way of a method, for dtypes of these kinds; it returns None where it is not for the arguments."""
+    plain = getattr(_JaxTracer, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        aval = self.aval
+        found = short(self, *args) if aval.dtype.kind in kinds and not (aval.weak_type or kwargs) and len(args) < 2 else None
+        return plain(self, *args, **kwargs) if found is None else found
+
+    setattr(_Tracer, name, method)
+
+
+def _summed(x: Any, axis: Any = None) -> Any:
+    rank = len(x.aval.shape)
+    axes = tuple(range(rank)) if axis is None else axis if type(axis) is tuple else (axis,)
+    if x.aval.dtype.itemsize < 4 or not all([type(d) is int and -rank <= d < rank for d in axes]):  # half precision is added up otherwise
+        return None
+    dims = tuple([d % rank for d in axes])
+    return jax.lax.reduce_sum(x, dims) if len({*dims}) == len(dims) else None
+
+
+def _as_dtype(x: Any, dtype: Any = None) -> Any:
+    return x if dtype == x.aval.dtype else None
+
+
 def _give_operators() -> None:
     lax = jax.lax
     for name, primitive, kinds in (("add", lax.add_p, "iufcV"), ("sub", lax.sub_p, "iufcV"), ("truediv", lax.div_p, "fV")):
@@ -256,6 +304,9 @@ def _give_operators() -> None:
     _operator("__or__", lax.or_p, "b")
     _alone("__neg__", lax.neg_p, "ifcV")
     _alone("__invert__", lax.not_p, "b")
+    _method("conj", lambda x: x, "iuf")
+    _method("sum", _summed, "fc")
+    _method("astype", _as_dtype, "biufc")
     for name, primitive in (("lt", lax.lt_p), ("le", lax.le_p), ("gt", lax.gt_p), ("ge", lax.ge_p), ("eq", lax.eq_p), ("ne", lax.ne_p)):
         _operator(f"__{name}__", primitive, "iufV")
 

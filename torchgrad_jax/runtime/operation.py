@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 from warnings import catch_warnings, filterwarnings
 
@@ -16,6 +17,7 @@ from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, plan_of
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
+from torchgrad_jax.runtime.compiling.platforms import traced_for_cpu
 from torchgrad_jax.runtime.compiling.primitives import by_foreign
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
@@ -366,7 +368,9 @@ def in_asked_precision(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _jaxpr_of(function: Callable[..., Any], name: str, specs: Sequence[ArgSpec]) -> Any:
-    return trace(function, name, _inputs(specs))
+    arrays = [s for s in specs if not isinstance(s, type)]
+    with traced_for_cpu() if arrays and all([a.device is CPU for a in arrays]) else nullcontext():
+        return trace(function, name, _inputs(specs))
 
 
 def _inputs(specs: Sequence[ArgSpec]) -> list[tuple[tuple[int, ...], np.dtype]]:

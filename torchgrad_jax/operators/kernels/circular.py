@@ -11,10 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.baseline.inlining import WHOLE
+from torchgrad_jax.runtime.compiling.platforms import by_platform
+from torchgrad_jax.runtime.compiling.result_avals import rules
 
 # 1 / (2 pi) in units of 2 ** -256: as many bits as it takes to know the fraction of a turn that the largest float32 stands for.
 _TURN = 0x28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458EAF7AEF158
@@ -56,40 +60,34 @@ def _wave(x: Any, quarters: int) -> Any:
     return where(place & 2 != 0, -found, found)
 
 
-def _on_cpu(x: Any, wave: Any, otherwise: Any) -> Any:
-    many = x.dtype == np.float32 and x.size >= _MANY and has_x64()  # what it computes needs float64
-    return lax.platform_dependent(x, cpu=wave, default=otherwise) if many else otherwise(x)
+def _primitive(name: str, wave: Any, otherwise: Any) -> Any:
+    """A function of an array as a primitive of JAX's: what it says, which takes 20 ms, is not traced until XLA compiles it, and the interpreter takes
+    it by its name for what it is. wave: what it says of many elements of float32 on a CPU; otherwise: of others."""
+    made = Primitive(WHOLE + name)
+
+    def said(x: Any) -> Any:
+        many = x.dtype == np.float32 and x.size >= _MANY and has_x64()  # what it computes needs float64
+        return by_platform(x, cpu=wave, default=otherwise) if many else otherwise(x)
+
+    made.def_impl(jax.jit(made.bind))
+    made.def_abstract_eval(lambda x: x)
+    rules[made] = lambda avals, parameters: avals[0]
+    batching.defvectorized(made)
+    mlir.register_lowering(made, mlir.lower_fun(said, multiple_results=False))
+    return made
 
 
-def _whole(name: str) -> Any:
-    """Of a function: with a derivative of its own, and by a name by which the interpreter takes it for what it is."""
-
-    def named(function: Any) -> Any:
-        function.__name__ = WHOLE + name
-        return jax.custom_jvp(function)
-
-    return named
+_sin = _primitive("sin", lambda a: where(a == 0, a, _wave(a, 0)), lax.sin)  # -0 stays -0
+_cos = _primitive("cos", lambda a: _wave(a, 1), lax.cos)
+ad.defjvp(_sin, lambda t, x: t * cos(x))
+ad.defjvp(_cos, lambda t, x: -t * sin(x))
 
 
-@_whole("sin")
 def sin(x: Any) -> Any:
     """The sine."""
-    return _on_cpu(x, lambda a: where(a == 0, a, _wave(a, 0)), lax.sin)  # -0 stays -0
+    return _sin.bind(x)
 
 
-@_whole("cos")
 def cos(x: Any) -> Any:
     """The cosine."""
-    return _on_cpu(x, lambda a: _wave(a, 1), lax.cos)
-
-
-@sin.defjvp
-def _sin_jvp(primals: Any, tangents: Any) -> Any:
-    (x,), (t,) = primals, tangents
-    return sin(x), t * cos(x)
-
-
-@cos.defjvp
-def _cos_jvp(primals: Any, tangents: Any) -> Any:
-    (x,), (t,) = primals, tangents
-    return cos(x), -t * sin(x)
+    return _cos.bind(x)

@@ -31,18 +31,24 @@ def _rule(*primitives: Any) -> Callable[[Rule], Rule]:
     return enter
 
 
-def _alike(avals: Sequence[Any], kinds: str) -> Any:
-    """The one aval that all operands have, but for a number among two of them, if its dtype is of these kinds. JAX has one object for equal avals."""
+def _alike(avals: Sequence[Any], kinds: str) -> Found:
+    """The one aval that all operands have, or what two of them broadcast to, if its dtype is of these kinds. JAX has one object for equal avals."""
     first = avals[0]
     for other in avals[1:]:
         if other is not first:
-            return _beside_number(first, other, kinds) if len(avals) == 2 else None
+            return _broadcast_together(first, other, kinds) if len(avals) == 2 else None
     return first if first.dtype.kind in kinds and not first.weak_type else None
 
 
-def _beside_number(a: Any, b: Any, kinds: str) -> Any:
-    fits = a.dtype == b.dtype and a.dtype.kind in kinds and not (a.weak_type or b.weak_type)
-    return None if not fits else a if b.shape == () else b if a.shape == () else None
+def _broadcast_together(a: Any, b: Any, kinds: str) -> Found:
+    """Of two, of which one is a number, or which have the same rank."""
+    if a.dtype != b.dtype or a.dtype.kind not in kinds or a.weak_type or b.weak_type:
+        return None
+    if a.shape == () or b.shape == ():
+        return a if b.shape == () else b
+    if len(a.shape) != len(b.shape) or not all([n == m or n == 1 or m == 1 for n, m in zip(a.shape, b.shape, strict=True)]):
+        return None
+    return tuple([m if n == 1 else n for n, m in zip(a.shape, b.shape, strict=True)]), a.dtype
 
 
 def _keeping(kinds: str) -> Rule:
@@ -52,7 +58,7 @@ def _keeping(kinds: str) -> Rule:
 def _comparing(kinds: str) -> Rule:
     def compare(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
         one = _alike(avals, kinds)
-        return None if one is None else (one.shape, _BOOL)
+        return None if one is None else (one[0] if type(one) is tuple else one.shape, _BOOL)
 
     return compare
 
@@ -175,6 +181,33 @@ def _multiplied(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
     if any([a.shape[i] != b.shape[j] for i, j in zip((*summed, *batch), (*others_summed, *others_batch), strict=True)]):
         return None
     return (*[a.shape[i] for i in batch], *rest, *others), a.dtype
+
+
+@_rule(lax.rev_p)
+def _reversed(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
+    (x,) = avals
+    return x if _without(x, parameters["dimensions"]) is not None else None
+
+
+@_rule(lax.conv_general_dilated_p)
+def _convolved(avals: Sequence[Any], parameters: dict[str, Any]) -> Found:
+    x, kernel = avals
+    images, kernels, made = parameters["dimension_numbers"]
+    asked, groups = parameters["preferred_element_type"], parameters["feature_group_count"]
+    if x.weak_type or x.dtype != kernel.dtype or x.dtype.kind not in "fV" or asked not in (None, x.dtype) or parameters["batch_group_count"] != 1:
+        return None
+    features = kernel.shape[kernels[0]]
+    if x.shape[images[1]] != kernel.shape[kernels[1]] * groups or features % groups or not (x.size and kernel.size):
+        return None
+    shape = [0] * len(made)
+    shape[made[0]], shape[made[1]] = x.shape[images[0]], features
+    each = zip(images[2:], kernels[2:], made[2:], parameters["window_strides"], parameters["padding"], strict=True)
+    for (i, k, at, stride, (before, after)), apart, spread in zip(each, parameters["lhs_dilation"], parameters["rhs_dilation"], strict=True):
+        room = (x.shape[i] - 1) * apart + 1 + before + after - ((kernel.shape[k] - 1) * spread + 1)
+        if room < 0:
+            return None
+        shape[at] = room // stride + 1
+    return tuple(shape), x.dtype
 
 
 def _without(x: Any, dimensions: Sequence[int]) -> tuple[int, ...] | None:
