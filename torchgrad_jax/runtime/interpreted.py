@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import keeping, modes
 from torchgrad_jax.runtime._jax_compat import call_x64, import_dialects
-from torchgrad_jax.runtime.baseline import Merged, Part, carry_out, quietly
+from torchgrad_jax.runtime.baseline import Merged, NumPyForm, Part, carry_out, quietly
 from torchgrad_jax.runtime.baseline.converting import with_numbers
 from torchgrad_jax.runtime.baseline.copying import own
 from torchgrad_jax.runtime.counters import counters
@@ -36,7 +36,7 @@ class Interpreted:
     multiplies: see `quietly`. runs: how often it was run, one by one or another way.
     """
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "runs", "_dying", "_checks", "_ready")
+    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "runs", "_dying", "_checks", "_ready", "_planned")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
@@ -45,6 +45,7 @@ class Interpreted:
         self.merged: Merged | None = None
         self._ready: Any = None
         self.numbers: list[Any] = []
+        self._planned = any([isinstance(plan, NumPyForm) and plan.planned for plan in plans])  # a trace for each of these takes longer than a run
         self.multiplies = any([may_multiply(call.signature, plan) for call, plan in zip(calls, plans, strict=True)])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
@@ -54,7 +55,7 @@ class Interpreted:
         self.runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        if self.runs < (_ONCE if len(self.calls) <= _FEW or self._takes_long() else _SOME):
+        if self.runs < (_ONCE if not self._planned and (len(self.calls) <= _FEW or self._takes_long()) else _SOME):
             return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()
