@@ -167,3 +167,27 @@ def test_a_vectors_parts_are_the_parameters(count):
     want[0], want[-1] = 9.0, -1.0
     assert vector.tolist() == [x for p in parameters for x in p.detach().view(-1).tolist()] == want
     assert all(p.is_leaf and p.requires_grad and p.grad_fn is None for p in parameters)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_write_that_was_counted_is_told_after_one_that_was_not(kept):
+    """Also where the memory is gone because `data` was set."""
+    x = torch.arange(3.0, requires_grad=True)
+    y = x.tanh()
+    y.mul_(0.5)
+    y.data.add_(1)
+    if not kept:
+        y.data = torch.ones(3)
+    with pytest.raises(RuntimeError, match="which is output 0 of Tanh, is at version 1; expected version 0 instead"):
+        y.sin().sum().backward()
+
+
+def test_memory_that_is_gone_is_what_was_saved():
+    x = torch.arange(3.0, requires_grad=True)
+    y = x.exp()
+    y.data.mul_(2)
+    y.data.mul_(2)
+    z = y.sum()
+    y.data = torch.zeros(3)
+    z.backward()
+    assert torch.allclose(x.grad, 4 * x.detach().exp())

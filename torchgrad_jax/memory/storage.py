@@ -23,9 +23,10 @@ class VersionCounter(CounterFields):
     where autograd followed a write. `tracked`: since which version a tensor has a gradient that such a write gave it; not there if none did.
     `relaid`: the shapes that the tensor itself was given, each with the version since which it has it; not there if it has one only.
     `cut`: the version at which the tensor itself was last cut off from its graph in place; not there if it never was.
-    `moved`: the storage, weakly, that counts on by another counter since a write that is not counted; not there while it counts by this one."""
+    `moved`: the storage, weakly, that counts on by another counter, `following`, since a write that is not counted; not there while it counts by this
+    one."""
 
-    __slots__ = ("tracked", "relaid", "cut", "moved")
+    __slots__ = ("tracked", "relaid", "cut", "moved", "following")
 
 
 class Superseded(VersionCounter):
@@ -100,11 +101,12 @@ def cut_off(value: Value, edge: Any) -> bool:
 
 
 def counted_on(value: Value, content: Value | None = None) -> Value:
-    """A saved Value as one that its storage's present counter tells about, or nothing if the storage is gone. content: what it has become since by a
-    write that was not counted, where that is known; else it stays what it was."""
-    made = per_thread.recorder.alias(value if content is None else content)
-    storage = value.counter.moved()
-    made.counter, made.version = None if storage is None else storage.counter, value.version
+    """A saved Value as one that its storage's present counter tells about. content: what it has become since by a write that was not counted, where
+    that is known; else it stays what it was."""
+    made, counter = per_thread.recorder.alias(value if content is None else content), value.counter
+    while (following := getattr(counter, "following", None)) is not None:  # the storage may be gone
+        counter = following
+    made.counter, made.version = counter, value.version
     return made
 
 
@@ -255,7 +257,7 @@ class Storage(StorageFields):
             if (found := getattr(former, name, None)) is not None:
                 setattr(made, name, found)
         here = weakref.ref(self)
-        former.moved, former.version, self.counter = here, -2, made  # an interrupt finds all of it or nothing
+        former.following, former.moved, former.version, self.counter = made, here, -2, made  # an interrupt finds all of it or nothing
 
 
 def _spread(written: Storage, value: Value) -> None:
