@@ -271,6 +271,23 @@ def test_attention_errors(function: Function) -> None:
 # ---------------------------------------------------------------------- torch.X and Tensor.X
 
 
+@pytest.mark.parametrize(("shape", "mask"), [
+    ((1, 2, 3, 4), (2, 1, 3, 3)), ((2, 3, 4), (1, 1, 3, 3)), ((3, 4), (1, 3, 3)), ((1, 2, 1, 4), (3, 1)), ((1, 1, 3, 4), (1, 2, 3, 3)),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_mask_for_more_than_there_is_is_refused(shape: tuple[int, ...], mask: tuple[int, ...], dtype: str, grad: bool) -> None:
+    """It is added to the scores in place."""
+
+    def message(m: Any) -> str:
+        x = m.ones(shape, dtype=m.float64 if dtype == "float64" else m.float32, requires_grad=grad)
+        with pytest.raises(RuntimeError) as error:
+            m.nn.functional.scaled_dot_product_attention(x, x, x, m.ones(mask, dtype=getattr(m, dtype)))
+        return str(error.value)
+
+    assert message(ours) == message(torch)
+
+
 def test_functions_of_the_top_level() -> None:
     x = normal(3, 4)
     places = [published[place].items() for place in ("torch", "torch.Tensor")]

@@ -76,7 +76,9 @@ def scaled_dot_product_attention(
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     scores = _scores_shape(q, k, v, bool(enable_gqa))
     if mask is not None:
-        broadcast_shapes(scores, mask.shape)
+        whole = broadcast_shapes(scores, mask.shape)
+        if whole != scores:  # it is added in place
+            raise RuntimeError(f"output with shape {[*scores]} doesn't match the broadcast shape {[*whole]}")
     if dropout_p:
         check_probability(dropout_p, RuntimeError)
     dropped = _drawn(query, scores, dropout_p) if dropout_p else None

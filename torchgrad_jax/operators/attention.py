@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_rows
+from torchgrad_jax.declaration import dtypes, numpy_attention, numpy_rows
 from torchgrad_jax.declaration.converting import is_half, rounded, where, wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.declaration.promotion import fitting
@@ -191,7 +191,7 @@ for _name, _node in (
     @op(f"{_name}(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, Tensor? dropout_mask, bool is_causal, float scale)", method=False,
         toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
         results=("output", "weights"), keeps=("output",) if _name == "attention_fused" else (),
-        shows=("query", "key", "value") if _name == "attention_fused" else (), validate=_floating,
+        shows=("query", "key", "value") if _name == "attention_fused" else (), validate=_floating, numpy=numpy_attention.attention,
         grads={name: Together(_gradients, name) for name in ("query", "key", "value")} if _name == "attention_fused" else _FORMULAS)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""
