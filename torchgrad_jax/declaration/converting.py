@@ -64,6 +64,13 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return found
 
 
+def check_added(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """RuntimeError with PyTorch's text where something of the first shape cannot be written over with what it and the other one make together."""
+    whole = broadcast_shapes(shape, other)
+    if whole != shape:
+        raise RuntimeError(f"output with shape {[*shape]} doesn't match the broadcast shape {[*whole]}")
+
+
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """`x` expanded to `shape` by NumPy's rule."""
     if x.shape == shape:

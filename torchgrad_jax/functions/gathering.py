@@ -283,6 +283,8 @@ def _index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
 def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     dim = wrap_dim(dim, self._aval.ndim)
     mine, theirs = self._aval.ndim, source._aval.ndim
+    if index._aval.ndim > 1:
+        raise IndexError(f"index_copy_(): Index should have dimension 1 or 0 (got {index._aval.ndim})")
     if not theirs and index._aval.size != 1:
         raise IndexError(f"index_copy_(): When source is scalar, index should have one element (got {index._aval.size})")
     if mine and theirs and mine != theirs:
@@ -458,6 +460,8 @@ def take(input: Tensor, index: Tensor, *, out: Any = None) -> Tensor:
     """Elements of the flattened tensor. IndexError where an index is out of range."""
     if index._aval.dtype != np.int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.title}")
+    if index._aval.size and not input._aval.size:
+        raise IndexError("take(): tried to take from an empty tensor")
     return with_out("take", out, call(_choose("take", index, input._aval.size, 0), input, index), (input, index))
 
 

@@ -170,10 +170,12 @@ def corrcoef(input: Tensor) -> Tensor:
 # ---------------------------------------------------------------------- areas
 
 
-def _widths(y: Tensor, x: Tensor, dim: int) -> Tensor:
+def _widths(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     """How far apart the places `x` are, shaped to multiply what lies along `dim` of `y`."""
     missing = y._aval.ndim - x._aval.ndim
     if x._aval.ndim == 1:
+        if x._aval.shape[0] != y._aval.shape[dim]:
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point")
         return diff(view(x, [-1 if d == dim else 1 for d in range(y._aval.ndim)]), dim=dim)
     return diff(view(x, (1,) * missing + x._aval.shape) if missing > 0 else x, dim=dim)
 
@@ -199,7 +201,7 @@ def trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim: int = -1)
     if not y._aval.shape[dim]:
         return sum_(y, dim)
     if x is not None:
-        return with_number("div", sum_(_neighbours(y, dim) * _widths(y, x, dim), dim), 2)
+        return with_number("div", sum_(_neighbours(y, dim) * _widths("trapezoid", y, x, dim), dim), 2)
     ends = with_number("mul", select(y, dim, 0) + select(y, dim, -1), 0.5)
     return with_number("mul", sum_(y, dim) - ends, 1 if dx is None else dx)
 
@@ -211,7 +213,7 @@ def cumulative_trapezoid(y: Any, x: Tensor | None = None, *, dx: Any = None, dim
     dim = wrap_dim(dim, y._aval.ndim)
     both = _neighbours(y, dim)
     if x is not None:
-        return with_number("div", (both * _widths(y, x, dim)).cumsum(dim), 2)
+        return with_number("div", (both * _widths("cumulative_trapezoid", y, x, dim)).cumsum(dim), 2)
     return with_number("mul", both, (1 if dx is None else dx) / 2).cumsum(dim)
 
 

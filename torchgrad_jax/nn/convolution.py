@@ -228,7 +228,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     """The sliding blocks of (N, C, H, W) as columns: (N, C * prod(kernel_size), L). RuntimeError where no block fits."""
     kernel, dilated, padded, strides = _block_settings(kernel_size, dilation, padding, stride)
     shape = input._aval.shape
-    if len(shape) not in (3, 4):
+    if len(shape) not in (3, 4) or 0 in shape[len(shape) - 3 :]:
         raise RuntimeError(
             f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {list(shape)}"
         )

@@ -15,7 +15,7 @@ from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.order import arrange, in_rows, lay_out
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.converting import broadcast_shapes, check_added
 from torchgrad_jax.declaration.memory_order import result_layout
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
@@ -75,14 +75,12 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None and not fused:
         raise RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     scores = _scores_shape(q, k, v, bool(enable_gqa))
-    if mask is not None:
-        whole = broadcast_shapes(scores, mask.shape)
-        if whole != scores:  # it is added in place
-            raise RuntimeError(f"output with shape {[*scores]} doesn't match the broadcast shape {[*whole]}")
+    empty = 0 in q.shape or 0 in k.shape
+    if mask is not None and not empty:
+        check_added(scores, mask.shape)
     if dropout_p:
         check_probability(dropout_p, RuntimeError)
     dropped = _drawn(query, scores, dropout_p) if dropout_p else None
-    empty = 0 in q.shape or 0 in k.shape
     factor = (1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0) if scale is None else float(scale)
     if tracked and not (fused or empty) and any([x is not None and x.requires_grad for x in (query, key, value, attn_mask)]):
         return _composed(query, key, value, attn_mask, dropped, is_causal, factor, enable_gqa)
@@ -149,7 +147,7 @@ def _check_mask(q: Any, mask: Any) -> None:
             f"Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {dtypes.of(mask.dtype).word} "
             f"and  query.dtype: {dtypes.of(q.dtype).word} instead."
         )
-    if mask.ndim < 2:
+    if mask.ndim < 2 and q.ndim == 4:
         raise IndexError(f"Dimension out of range (expected to be in range of [-{max(mask.ndim, 1)}, {max(mask.ndim, 1) - 1}], but got -2)")
 
 

@@ -15,6 +15,7 @@ from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.hot import affine
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.converting import check_added
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.overloads import matmul
@@ -64,6 +65,7 @@ def _composed(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return matmul(input, t(weight))
     if x.ndim == 2:
         return apply(_ADDMM, (bias, input, t(weight)))
+    check_added((*x.shape[:-1], *w.shape[:-1]), bias._aval.shape)
     if (x.ndim == 1 or input.is_contiguous()) and bias._aval.ndim == 1 and w.ndim == 2:
         rows = reshape(input, (math.prod(x.shape[:-1]), x.shape[-1]))  # before the transpose, as PyTorch counts its nodes
         return reshape(apply(_ADDMM, (bias, rows, t(weight))), (*x.shape[:-1], w.shape[0]))

@@ -15,7 +15,7 @@ from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.declaration.converting import broadcast_shapes
+from torchgrad_jax.declaration.converting import broadcast_shapes, check_added
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.overloads import with_number
@@ -245,7 +245,8 @@ def binary_cross_entropy(
             "Please ensure they have the same size."
         )
     if weight is not None:
-        weight = expand(weight, broadcast_shapes(target._aval.shape, weight._aval.shape))
+        check_added(target._aval.shape, weight._aval.shape)
+        weight = expand(weight, target._aval.shape)
     return call_loss("binary_cross_entropy", (input, target, weight), reduction)
 
 
@@ -261,6 +262,9 @@ def binary_cross_entropy_with_logits(
 def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Tensor:
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    for factor in (pos_weight, weight):
+        if factor is not None:
+            check_added(target._aval.shape, factor._aval.shape)
     name, dtype = "binary_cross_entropy_with_logits", target._aval.dtype
     if input._aval.dtype == dtype and (weight is None or weight._aval.dtype == dtype) and (pos_weight is None or pos_weight._aval.dtype == dtype):
         return call_loss(name, (input, target, weight, pos_weight), reduction)

@@ -67,6 +67,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             "  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n"
             "  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)"
         )
+    if mode != "circular" and 0 in shape[len(shape) - dims - 1 :]:
+        raise RuntimeError(
+            f"Expected {dims + 1}D or {dims + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: "
+            f"{list(shape)}"
+        )
     _check_amounts(shape, amounts, mode)
     if mode == "circular" and input.requires_grad and per_thread.recorder.grad_enabled:
         return _circular(input, amounts)

@@ -31,7 +31,7 @@ def _times(x: Any, y: Any) -> Any:
 
 def _of_all_heads(x: Any, heads: int) -> Any:
     """Each head of keys or values repeated for the queries' heads that share it."""
-    return x if x.ndim < 3 or x.shape[-3] in (1, heads) else jnp.repeat(x, heads // x.shape[-3], axis=-3)
+    return x if x.ndim < 3 or x.shape[-3] in (1, heads) or heads % x.shape[-3] else jnp.repeat(x, heads // x.shape[-3], axis=-3)
 
 
 def _sum_of_shared(g: Any, shape: tuple[int, ...]) -> Any:
@@ -138,8 +138,8 @@ _ATTENTION_GRAD = primitives.primitive("attention_grad", _attended_back, primiti
 
 
 def _has_loop(query: Any, key: Any, value: Any, *others: Any) -> bool:
-    """Whether there is a loop of C's for them: of single precision, with as many heads of keys and values as of queries."""
-    alike = query.ndim == 4 and query.shape[1] == key.shape[1] == value.shape[1]
+    """Whether there is a loop of C's for them: of single precision, with as many heads of keys and values, and features of these, as of queries."""
+    alike = query.ndim == 4 and key.shape == (*query.shape[:2], *key.shape[2:3], query.shape[3]) and value.shape == key.shape
     return alike and all([x.dtype == np.float32 and x.size > 0 for x in (query, key, value, *others)]) and primitives.has(ATTENTION)
 
 

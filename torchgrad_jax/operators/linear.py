@@ -31,6 +31,11 @@ def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
     if a.shape[1] != b.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})")
     size = (a.shape[0], b.shape[1])
+    if bias.ndim > 2:
+        raise RuntimeError(
+            f"expand({dtypes.of(bias.dtype).tensor_type}{{{list(bias.shape)}}}, size={list(size)}): the number of sizes provided (2) must be greater "
+            f"or equal to the number of dimensions in the tensor ({bias.ndim})"
+        )
     for i, (n, m) in enumerate(zip(reversed(bias.shape), reversed(size), strict=False)):
         if n not in (1, m):
             raise RuntimeError(

@@ -437,6 +437,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     a, b = A._aval.shape, B._aval.shape
+    for x, name, least in ((a, "input", 2), (b, "other", 1)):
+        if len(x) < least:
+            raise RuntimeError(f"torch.linalg.lstsq: {name} must have at least {least} dimension{'s' if least > 1 else ''}.")
     vector = len(b) == len(a) - 1 and (len(b) == 1 or b == a[:-1])
     if vector:
         if b[-1] != a[-2]:
