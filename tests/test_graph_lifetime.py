@@ -112,7 +112,7 @@ def test_training_steps_leave_no_objects_and_no_arrays(without_collector, with_h
         w.grad = None
         return loss.item()
 
-    for _ in range(5):
+    for _ in range(12):  # until all is one list of calls
         step()
     ours, arrays = count_of_ours(), live_arrays()
     for _ in range(200):

@@ -23,8 +23,8 @@ from torchgrad_jax.runtime.structure import last_uses
 _KEEP_BYTES = 1 << 19
 # From which run on a program of few operations, and one of more, is one list. With the chains that are found in it, that takes as long as it gains in
 # some ten to twenty runs (of a transformer's 280 calls 18 ms, and 1.2 of 5.5 a run); of few operations it gains most of a run, and a third of what
-# takes so many nanoseconds an operation, by estimate.
-_FEW, _ONCE, _SOME, _LONG = 24, 2, 11, 30_000
+# takes so many nanoseconds an operation, by estimate. Where forms stand for plans, each of which is a trace, it has to come back a few times more.
+_FEW, _ONCE, _TRACED, _SOME, _LONG = 24, 2, 5, 11, 30_000
 # What is smaller NumPy's BLAS does by one thread without being told.
 _ONE_THREAD_ELEMENTS, _ONE_THREAD_PRODUCT = 8_192, 200_000
 
@@ -36,7 +36,7 @@ class Interpreted:
     multiplies: see `quietly`. runs: how often it was run, one by one or another way.
     """
 
-    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "runs", "_dying", "_checks", "_ready", "_planned")
+    __slots__ = ("calls", "plans", "inputs", "outputs", "merged", "numbers", "multiplies", "runs", "_dying", "_checks", "_ready", "_soon")
 
     def __init__(self, calls: list[Any], plans: list[Any], inputs: list[int], outputs: list[int]) -> None:
         self.calls, self.plans, self.inputs, self.outputs = calls, plans, inputs, outputs
@@ -45,7 +45,7 @@ class Interpreted:
         self.merged: Merged | None = None
         self._ready: Any = None
         self.numbers: list[Any] = []
-        self._planned = any([isinstance(plan, NumPyForm) and plan.planned for plan in plans])  # a trace for each of these takes longer than a run
+        self._soon = _TRACED if any([isinstance(plan, NumPyForm) and plan.planned for plan in plans]) else _ONCE
         self.multiplies = any([may_multiply(call.signature, plan) for call, plan in zip(calls, plans, strict=True)])
 
     def __call__(self, numbers: dict[str, np.ndarray], arrays: list[Any]) -> list[Any]:
@@ -55,7 +55,7 @@ class Interpreted:
         self.runs += 1
         if not any(self.plans):
             return self._one_by_one(numbers, arrays, lambda array: array, lambda array: array)
-        if self.runs < (_ONCE if not self._planned and (len(self.calls) <= _FEW or self._takes_long()) else _SOME):
+        if self.runs < (self._soon if len(self.calls) <= _FEW or self._takes_long() else _SOME):
             return quietly(self.multiplies, self._one_by_one, numbers, arrays, np.asarray, own)
         with timed(TRACING):
             self._merge()
