@@ -262,9 +262,12 @@ def binary_cross_entropy_with_logits(
 def _with_logits(input: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str) -> Tensor:
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    for factor in (pos_weight, weight):
-        if factor is not None:
-            check_added(target._aval.shape, factor._aval.shape)
+    shape = target._aval.shape
+    if pos_weight is not None:
+        broadcast_shapes(pos_weight._aval.shape, shape)  # PyTorch says it in this order
+        check_added(shape, pos_weight._aval.shape)
+    if weight is not None:
+        check_added(shape, weight._aval.shape)
     name, dtype = "binary_cross_entropy_with_logits", target._aval.dtype
     if input._aval.dtype == dtype and (weight is None or weight._aval.dtype == dtype) and (pos_weight is None or pos_weight._aval.dtype == dtype):
         return call_loss(name, (input, target, weight, pos_weight), reduction)
