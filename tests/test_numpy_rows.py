@@ -131,7 +131,7 @@ def test_mean_of_integers_is_refused_at_new_sizes():
             torch.ones(n, 2, dtype=torch.int64).mean(0)
 
 
-def test_signatures_are_kept_apart():
+def test_the_plan_is_made_once():
     a, _ = _bound("mean_dim", (S(3, 4), (1,)))
     assert a.in_lists is a.in_lists
     assert signature(a.bop, a.specs) is not a

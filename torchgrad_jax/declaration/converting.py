@@ -71,6 +71,21 @@ def check_added(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
         raise RuntimeError(f"output with shape {[*shape]} doesn't match the broadcast shape {[*whole]}")
 
 
+def check_expands(a: Any, shape: tuple[int, ...]) -> None:
+    """RuntimeError with PyTorch's text where something like `a`, an aval or an array, cannot be expanded to `shape`."""
+    if len(a.shape) > len(shape):
+        raise RuntimeError(
+            f"expand({dtypes.of(a.dtype).tensor_type}{{{list(a.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) "
+            f"must be greater or equal to the number of dimensions in the tensor ({len(a.shape)})"
+        )
+    for i in range(1, len(a.shape) + 1):
+        if a.shape[-i] not in (1, shape[-i]):
+            raise RuntimeError(
+                f"The expanded size of the tensor ({shape[-i]}) must match the existing size ({a.shape[-i]}) at non-singleton dimension "
+                f"{len(shape) - i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(a.shape)}"
+            )
+
+
 def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     """`x` expanded to `shape` by NumPy's rule."""
     if x.shape == shape:

@@ -6,7 +6,7 @@ import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.baseline.attention import Attention, cost_of, how_of_attention
+from torchgrad_jax.runtime.baseline.attention import Attention, cost_of, fits_loop, how_of_attention
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION, knows
 from torchgrad_jax.runtime.operation import stand_in
 
@@ -31,14 +31,11 @@ def _attended(
 def _results(
     query: Array, key: Array, value: Array, attn_mask: Array | None, dropout_mask: Array | None, is_causal: bool, scale: float
 ) -> tuple[Array, Array] | None:
-    given = (query, key, value)
-    if dropout_mask is not None or not all([x.dtype == _FLOAT and x.ndim == 4 and x.size for x in given]) or not knows(ATTENTION):
+    if dropout_mask is not None or not fits_loop(query, key, value) or not knows(ATTENTION):
         return None
     if attn_mask is not None and (attn_mask.ndim > 4 or attn_mask.dtype not in (np.bool_, _FLOAT)):
         return None
-    heads = query.shape[:2]
-    fits = key.shape == (*heads, key.shape[2], query.shape[3]) and value.shape == key.shape
-    return (query, stand_in((*query.shape[:3], key.shape[2]), _FLOAT)) if fits else None
+    return query, stand_in((*query.shape[:3], key.shape[2]), _FLOAT)
 
 
 attention = Forms(_attended, _results, takes=lambda query, key, value, *masks: cost_of(query, key, value, results=2), planned=True)

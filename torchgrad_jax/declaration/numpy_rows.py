@@ -14,7 +14,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_forms import Array
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.loops import LAYER, how_of_rows
+from torchgrad_jax.runtime.baseline.loops import LAYER, are_for_rows, how_of_rows
 from torchgrad_jax.runtime.compiling.foreign import ROWS, knows
 from torchgrad_jax.runtime.native import handlers
 from torchgrad_jax.runtime.operation import stand_in
@@ -24,7 +24,7 @@ _ELEMENT = 0.8
 
 
 def _is_for(*arrays: Array | None) -> bool:
-    return all([a is None or (a.dtype == np.float32 and a.size > 0) for a in arrays]) and knows(ROWS)
+    return are_for_rows(*arrays) and knows(ROWS)
 
 
 def _carried_out(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]], **how: Any) -> list[Array]:

@@ -15,6 +15,7 @@ from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.made import created
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, check_writable, rewrite
+from torchgrad_jax.declaration.converting import check_expands
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import is_contiguous
 from torchgrad_jax.functions.creation import as_device, requiring
@@ -306,17 +307,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 def by_probabilities(g: host.Generator, p: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Sample:
     """Bernoulli numbers for a target of this shape and these strides. RuntimeError where p does not expand to it."""
-    if p._aval.ndim > len(shape):
-        raise RuntimeError(
-            f"expand({p.dtype.tensor_type}{{{list(p._aval.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
-            f"greater or equal to the number of dimensions in the tensor ({p._aval.ndim})"
-        )
-    for d, (own, wanted) in enumerate(zip(reversed(p._aval.shape), reversed(shape), strict=False)):
-        if own not in (1, wanted):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({wanted}) must match the existing size ({own}) at non-singleton dimension {len(shape) - 1 - d}.  "
-                f"Target sizes: {list(shape)}.  Tensor sizes: {list(p._aval.shape)}"
-            )
+    check_expands(p._aval, shape)
     probabilities = np.broadcast_to(np.asarray(p._concrete()), shape)
     if not is_contiguous(shape, strides):
         probabilities = probabilities.transpose(memory_order(shape, strides))

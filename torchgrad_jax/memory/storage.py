@@ -506,15 +506,15 @@ def with_numbers(links: tuple[Link, ...], numbers: Iterable[Any]) -> tuple[Link,
     return tuple(Link(x.read, x.write, tuple(next(given) for _ in x.numbers)) for x in links)
 
 
+_writers = Memo()
+
+
 def writer(bound: Any) -> Any:
     """The BoundOperator that writes back what the view operation `bound` reads: its layout with one more array after `self`."""
     found = _writers.get(bound)
     if found is None:
         found = _writers.keep(bound, registry[bound.operator.name + "_scatter"].bind((ARRAY, *bound.layout)))
     return found
-
-
-_writers = Memo()
 
 
 def read_through(rec: Recorder, links: tuple[Link, ...], value: Any, call: Any = None) -> Any:

@@ -20,7 +20,7 @@ from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.activation import safe_softmax_along, softmax_along, softmax_grad_along
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.baseline import loops
-from torchgrad_jax.runtime.baseline.attention import how_of_attention
+from torchgrad_jax.runtime.baseline.attention import fits_loop, how_of_attention
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ATTENTION
 
@@ -138,9 +138,8 @@ _ATTENTION_GRAD = primitives.primitive("attention_grad", _attended_back, primiti
 
 
 def _has_loop(query: Any, key: Any, value: Any, *others: Any) -> bool:
-    """Whether there is a loop of C's for them: of single precision, with as many heads of keys and values, and features of these, as of queries."""
-    alike = query.ndim == 4 and key.shape == (*query.shape[:2], *key.shape[2:3], query.shape[3]) and value.shape == key.shape
-    return alike and all([x.dtype == np.float32 and x.size > 0 for x in (query, key, value, *others)]) and primitives.has(ATTENTION)
+    """Whether there is a loop of C's for them, and what else it is given, here."""
+    return fits_loop(query, key, value) and all([x.dtype == np.float32 for x in others]) and primitives.has(ATTENTION)
 
 
 def _gradients(

@@ -9,7 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_products
-from torchgrad_jax.declaration.converting import broadcast_to, where
+from torchgrad_jax.declaration.converting import broadcast_to, check_expands, where
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import PRECISION, adjoint, dot
@@ -30,18 +30,7 @@ def addmm_shapes(bias: Any, a: Any, b: Any) -> None:
             raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {dtypes.of(x.dtype).title} and {dtypes.of(b.dtype).title}")
     if a.shape[1] != b.shape[0]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})")
-    size = (a.shape[0], b.shape[1])
-    if bias.ndim > 2:
-        raise RuntimeError(
-            f"expand({dtypes.of(bias.dtype).tensor_type}{{{list(bias.shape)}}}, size={list(size)}): the number of sizes provided (2) must be greater "
-            f"or equal to the number of dimensions in the tensor ({bias.ndim})"
-        )
-    for i, (n, m) in enumerate(zip(reversed(bias.shape), reversed(size), strict=False)):
-        if n not in (1, m):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({m}) must match the existing size ({n}) at non-singleton dimension {1 - i}.  "
-                f"Target sizes: {list(size)}.  Tensor sizes: {list(bias.shape)}"
-            )
+    check_expands(bias, (a.shape[0], b.shape[1]))
 
 
 @op("linear_addmm(Tensor self, Tensor mat1, Tensor mat2)", method=False, toplevel=False, node="AddmmBackward0", validate=_check_addmm,

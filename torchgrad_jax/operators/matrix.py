@@ -10,7 +10,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_products, promotion
-from torchgrad_jax.declaration.converting import convert, where, zeros_like
+from torchgrad_jax.declaration.converting import check_expands, convert, where, zeros_like
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops
@@ -178,20 +178,6 @@ def _rounded_once(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return _plus(wide, product, beta, alpha).astype(x.dtype)
 
 
-def _fits(a: Aval, shape: tuple[int, ...]) -> None:
-    if len(a.shape) > len(shape):
-        raise RuntimeError(
-            f"expand({dtypes.of(a.dtype).tensor_type}{{{list(a.shape)}}}, size={list(shape)}): the number of sizes provided ({len(shape)}) "
-            f"must be greater or equal to the number of dimensions in the tensor ({a.ndim})"
-        )
-    for i in range(1, len(a.shape) + 1):
-        if a.shape[-i] not in (1, shape[-i]):
-            raise RuntimeError(
-                f"The expanded size of the tensor ({shape[-i]}) must match the existing size ({a.shape[-i]}) at non-singleton dimension "
-                f"{len(shape) - i}.  Target sizes: {list(shape)}.  Tensor sizes: {list(a.shape)}"
-            )
-
-
 def _one_dtype(first: str, a: Aval, second: str, b: Aval) -> None:
     if a.dtype != b.dtype:
         raise RuntimeError(f"{first} and {second} must have the same dtype, but got {dtypes.of(a.dtype).title} and {dtypes.of(b.dtype).title}")
@@ -205,7 +191,7 @@ def _addmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {y.shape[0]}x{y.shape[1]})")
     _one_dtype("mat1", x, "mat2", y)
     _one_dtype("self", a, "mat2", y)
-    _fits(a, (x.shape[0], y.shape[1]))
+    check_expands(a, (x.shape[0], y.shape[1]))
 
 
 def _grad_self(grad: Any, beta: Any) -> Any:
@@ -226,7 +212,7 @@ def _baddbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
     _bmm_shapes(x, y)
     _one_dtype("batch1", x, "batch2", y)
     _one_dtype("self", a, "batch2", y)
-    _fits(a, (x.shape[0], x.shape[1], y.shape[2]))
+    check_expands(a, (x.shape[0], x.shape[1], y.shape[2]))
 
 
 @op("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, any beta=1, any alpha=1)", multilinear=True, promote=None, inplace=True,
@@ -251,7 +237,7 @@ def _addbmm_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
         )  # fmt: skip
     _one_dtype("self", a, "mat2", y)
     _one_dtype("mat1", x, "mat2", y)
-    _fits(a, (x.shape[1], y.shape[2]))
+    check_expands(a, (x.shape[1], y.shape[2]))
 
 
 def _spread(grad: Any, batch: Any) -> Any:
@@ -290,7 +276,7 @@ def _addr_shapes(a: Aval, x: Aval, y: Aval, beta: Any, alpha: Any) -> None:
     for name, v in (("vec1", x), ("vec2", y)):
         if v.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {v.ndim}-D")
-    _fits(a, (x.shape[0], y.shape[0]))
+    check_expands(a, (x.shape[0], y.shape[0]))
     specs = [aval_of((1,), v.dtype) for v in (a, x, y)]
     for name, factor in (("beta", beta), ("alpha", alpha)):
         if isinstance(factor, complex):

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.runtime._jax_compat import has_x64
-from torchgrad_jax.runtime.baseline.inlining import WHOLE
+from torchgrad_jax.runtime.baseline.inlining import MANY, WHOLE
 from torchgrad_jax.runtime.compiling.platforms import by_platform
 from torchgrad_jax.runtime.compiling.result_avals import rules
 
@@ -36,7 +36,7 @@ def _pieces() -> list[float]:
 
 
 _SPLIT = _pieces()
-_MANY = 1 << 14  # XLA shares out the work on fewer as well, it seems that much to it: 50 us for 1024 instead of 15
+_MANY = MANY  # XLA shares out the work on fewer as well, it seems that much to it: 50 us for 1024 instead of 15
 
 
 def _nearest(x: Any) -> Any:

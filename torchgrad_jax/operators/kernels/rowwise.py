@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from torchgrad_jax.runtime.baseline.loops import how_of_rows
+from torchgrad_jax.runtime.baseline.loops import are_for_rows, how_of_rows
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import ROWS
 
@@ -30,8 +28,8 @@ _LOOP = primitives.primitive("rowwise", _function, primitives.Loop(ROWS, how_of_
 
 
 def knows(*arrays: Any) -> bool:
-    """Whether the loops are for such arrays, None among them for those that are missing."""
-    return all([a is None or (a.dtype == np.float32 and a.size > 0) for a in arrays]) and primitives.has(ROWS)
+    """Whether the loops are for such arrays, None among them for those that are missing, here."""
+    return are_for_rows(*arrays) and primitives.has(ROWS)
 
 
 def said(of: int, function: Callable[..., Any], made: Callable[..., list[tuple[int, ...]]]) -> None:

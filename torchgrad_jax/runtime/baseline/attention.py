@@ -18,6 +18,13 @@ from torchgrad_jax.runtime.native import handlers
 _WEIGHT = 1.5
 
 
+def fits_loop(query: Any, key: Any, value: Any) -> bool:
+    """Whether the loop is for such operands: of single precision, with as many heads of keys and values, and features of these, as of queries."""
+    if not all([x.ndim == 4 and x.dtype == np.float32 and x.size > 0 for x in (query, key, value)]):
+        return False
+    return key.shape == (*query.shape[:2], key.shape[2], query.shape[3]) and value.shape == key.shape
+
+
 def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
     """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's, and behind them the weights."""
     query, key = operands[len(operands) // 5 :][:2]  # the gradient alone has five

@@ -59,8 +59,8 @@ def jaxprs_in(eqn: Any) -> Iterator[Any]:
 # What XLA's CPU compiler makes a kernel of its own for: it takes as long as several primitives that are fused. A call of a function of ours does not.
 _APART = re.compile("dot_general|conv_|reduce_(?!precision)|arg(max|min)|cum|sort|top_k|gather|scatter|while|scan|cond|fft|lu|qr|eig|svd|chol|tri")
 KERNEL = 6
-# From how many elements on functions that are taken as a whole are written out for XLA, and of how many primitives they are then, or so.
-_MANY, _WRITTEN_OUT = 1 << 14, 70
+# From how many elements on sine and cosine are written out for XLA (`operators/kernels/circular.py`), and of how many primitives they are then.
+MANY, _WRITTEN_OUT = 1 << 14, 70
 
 
 def compiling_weight(jaxpr: Any) -> int:
@@ -77,7 +77,7 @@ def _weight(eqn: Any) -> int:
     if called(eqn) is not None:
         return 0
     if eqn.primitive.name.startswith(WHOLE):
-        return _WRITTEN_OUT if eqn.invars[0].aval.size >= _MANY else 1
+        return _WRITTEN_OUT if eqn.invars[0].aval.size >= MANY else 1
     return KERNEL if _APART.match(eqn.primitive.name) and not is_native(eqn) else 1
 
 

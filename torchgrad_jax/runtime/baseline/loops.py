@@ -153,6 +153,11 @@ MOMENTS, CHANNELS, CHANNELS_GRAD, SAFE_SOFTMAX = range(7, 11)
 _OF_ROWS = (0.8, 0.7, 0.3, 0.6, 0.5, 0.6, 0.3, 0.3, 0.3, 0.8, 0.9)
 
 
+def are_for_rows(*arrays: Any) -> bool:
+    """Whether the loop is for such arrays, None among them for those that are missing."""
+    return all([a is None or (a.dtype == np.float32 and a.size > 0) for a in arrays])
+
+
 def how_of_rows(x: Any, *others: Any, of: int, length: int, eps: float, parameters: int, inner: int) -> np.ndarray:
     """What the loop is told of rows of so many elements, `inner` from one another, or of so many channels. eps: what a variance is raised by;
     parameters: 1 where there is a weight, 3 with a bias."""
