@@ -6,9 +6,12 @@ import gc
 import os
 from importlib.metadata import version
 
+# A third of the tests' time is XLA's compiling of small functions, each once: it takes half as long without "emitters", which the next XLA has no
+# option for, and less without LLVM's effort for what JAX computes by itself. (Our programs ask for theirs.)
 if version("jaxlib").startswith("0.10."):
-    # Most of the tests' time is XLA's compiling of small functions, each once: half of it without "emitters", which the next XLA has no option for.
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+else:
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 import pytest
