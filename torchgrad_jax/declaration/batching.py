@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration.derivative import Plan, plan, single_of
 from torchgrad_jax.declaration.forward import jvp_of
+from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static, registry
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature, signature
 from torchgrad_jax.runtime.value import Aval
@@ -76,10 +77,36 @@ class Batched:
         kindred, given = find(self.one.specs)
         return kindred.setdefault((Batched, self.mapped, self.summed, self.size), {}), (*specs, *given)
 
+    def as_another(self, specs: Sequence[ArgSpec]) -> Signature | None:
+        """The Signature of an operator that does with the whole batch what this does, so that `jax.vmap` need not be traced; None where none is
+        known: it is of views that give all of the elements, and of what is element by element and gives one dtype for operands of one."""
+        one: Signature | None = self.one
+        while one is not None and isinstance(one.bop, Batched):
+            one = one.bop.as_another(one.specs)
+        if one is None or any(self.summed) or one.check is not None:
+            return None
+        bound: Any = one.bop
+        if self.mapped == (True,) and (whole := _view_of_all(bound, one, specs[0])) is not None:
+            return signature(whole, tuple(specs))
+        arrays = [(s, there) for s, there in zip(one.specs, self.mapped, strict=True) if isinstance(s, Aval)]
+        alike = isinstance(bound, BoundOperator) and bound.elementwise and len({s.dtype for s, _ in arrays}) == 1
+        # Dimensions are counted from the last one, so that the batch's is in front where no dimension is missing.
+        in_front = any(self.mapped) and all([s.ndim == one.avals[0].ndim or not there for s, there in arrays])
+        return signature(bound, tuple(specs)) if alike and in_front else None
+
     def plan(self, sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
         """How it is differentiated: as the operation is, for each part of the batch."""
         one = plan(self.one, inputs)
         return None if one is None else BatchedPlan(sig, self, one)
+
+
+def _view_of_all(bound: Any, one: Signature, of: Any) -> BoundOperator | None:
+    """The operator that does with the batch what `bound`, which gives all elements of its operand in another shape or order, does with a part."""
+    if getattr(bound, "reshapes", False):
+        return registry["view"].bind((ARRAY, Static((of.shape[0], *one.avals[0].shape))))
+    find = getattr(bound, "permutation", None)
+    order = None if find is None else find(one.specs)
+    return None if order is None else registry["permute"].bind((ARRAY, Static((0, *[1 + dim for dim in order]))))
 
 
 def _first_bad(pairs: jax.Array) -> jax.Array:

@@ -319,12 +319,12 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
 
 class Vjp:
     """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again, windows: see `op`.
-    results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
+    reshapes: see BoundOperator. results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
     setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
 
     __slots__ = (
         "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
-        "differentiable", "factors", "__weakref__",
+        "reshapes", "differentiable", "factors", "__weakref__",
     )  # fmt: skip
     keeps_order, order = False, None
 
@@ -338,16 +338,16 @@ class Vjp:
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
         self.setting = getattr(sig.bop, "setting", None)
-        self.windows = isinstance(sig.bop, BoundOperator) and sig.bop.operator.windows
-        permutation = sig.bop.permutation(sig.specs) if isinstance(sig.bop, BoundOperator) else None
+        bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
+        self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
+        permutation = None if bound is None else bound.permutation(sig.specs)
         self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
-        names = sig.bop.operator.again if isinstance(sig.bop, BoundOperator) else ()
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
-        self.again = {first + i for i, name in enumerate(plan.saved_names) if name in names}
+        self.again = {first + i for i, name in enumerate(plan.saved_names) if bound is not None and name in bound.operator.again}
         earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
         self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
         # The same derivative of the same operator at operands of other sizes is another Vjp.
-        self._kindred = sig.bop.kindred_vjps.setdefault((plan.inputs, which), {}) if isinstance(sig.bop, BoundOperator) else {}
+        self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
         bound_ever.append(weakref.ref(self))
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:

@@ -1,7 +1,8 @@
 """The forward derivative of a recorded operation, as an operation of its own: tangents of the inputs in, tangents of the results out.
 
 An operator with gradient formulas is pushed forward by the transpose of its backward operation, which is linear in the gradients: so both
-directions follow PyTorch's subgradients, and nothing is declared twice. The others, and products, use JAX's own derivative of their function.
+directions follow PyTorch's subgradients, and nothing is declared twice. The others, and products, use JAX's own derivative of their function. What
+is linear in its only operand, as views are, is its own.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ class Jvp(Vjp):
     __slots__ = ()
 
 
-def jvp_of(sig: Signature, plan: Plan) -> Jvp:
+def jvp_of(sig: Signature, plan: Plan) -> Jvp | BoundOperator:
     """The forward derivative of an operation for the inputs of a Plan."""
-    found: Jvp | None = plan.jvp
+    found: Jvp | BoundOperator | None = plan.jvp
     if found is None:
         bound: Any = sig.bop
+        if isinstance(bound, BoundOperator) and bound.operator.linear is True and len(sig.specs) == 1 and not plan.saves:
+            plan.jvp = bound
+            return bound
         by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
         found = plan.jvp = Jvp(plan, "forward", made)

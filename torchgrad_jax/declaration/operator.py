@@ -325,6 +325,11 @@ class BoundOperator:
         """The same, of operands that broadcast, of which the operator itself need not convert any."""
         return self.operator.elementwise
 
+    @property
+    def reshapes(self) -> bool:
+        """Whether its result is all elements of its operand, in their order."""
+        return self.operator.numpy_vjp is numpy_forms.reshape_vjp
+
     def permutation(self, specs: Sequence[Any]) -> tuple[int, ...] | None:
         """Which dimension of its operand each of the result is, of an operator that permutes them."""
         permutation = self.operator.permutation

@@ -130,7 +130,7 @@ class Signature(SignatureFields):
         known = expansion(bop, specs)
         if known is not None:
             self.avals, self.single = known.avals, False
-        elif not (self._by_numpy() or self._as_of_vectors() or self._by_kinship()):
+        elif not (self._by_another() or self._by_numpy() or self._as_of_vectors() or self._by_kinship()):
             self._trace()
         self.nbytes = sum([a.nbytes for a in self.avals])
         self.numbered = any([isinstance(s, type) for s in specs])
@@ -256,6 +256,15 @@ class Signature(SignatureFields):
 
     def _plan(self) -> Plan | None:
         return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
+
+    def _by_another(self) -> bool:
+        """Whether there is an operator of which more is known that does the same: then its plan is this one's."""
+        find = getattr(self.bop, "as_another", None)
+        found = find(self.specs) if find is not None else None
+        if found is None or self.check is not None:
+            return False
+        self.avals, self.single, self._baseline = found.avals, found.single, found.baseline or False
+        return True
 
     def _by_numpy(self) -> bool:
         """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan."""
