@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.declaration.batching import batched
 from torchgrad_jax.declaration.derivative import plan
-from torchgrad_jax.declaration.forward import jvp_of
+from torchgrad_jax.declaration.forward import _is_its_own_transpose, jvp_of
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime._jax_compat import call_x64
@@ -86,6 +87,21 @@ def test_what_is_not_the_operator_itself(name, shapes, mapped):
     made = of_batch(signature(registry[name].bind((ARRAY, ARRAY)), tuple([spec(s) for s in shapes])), mapped)
     assert made.bop.as_another(made.specs) is None
     is_what_vmap_gives(made)
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("tanh", [(2, 3)]), ("div", [(2, 3), (2, 3)]), ("atan2", [(), ()]), ("div", [(2, 3), (3,)])])
+def test_tangents_of_what_is_element_by_element(name, shapes):
+    """By the formulas as they stand where nothing is expanded, and else by their transpose."""
+    one = signature(registry[name].bind((ARRAY,) * len(shapes)), tuple([spec(s) for s in shapes]))
+    there = plan(one, tuple(range(len(shapes))))
+    assert _is_its_own_transpose(one, there) == (len(set(shapes)) == 1)
+    given, tangents = numbers(one.specs), numbers(one.specs[::-1])[::-1]
+    function = one.bop.specialize(one.specs)
+    made, expected = jax.jvp(function, given, tangents)
+    saved = [given[i] if i >= 0 else np.asarray(made) for i in there.saves]
+    specs = tuple([one.specs[i] if i >= 0 else one.avals[0] for i in there.saves]) + one.specs
+    (found,) = signature(jvp_of(one, there), specs).baseline(*saved, *tangents)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_operands_of_two_dtypes_are_promoted_as_those_of_a_part():

@@ -67,6 +67,10 @@ def _transposed_backward(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSp
     def specialize(specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         def push(*arrays: Any) -> Any:
             saved, tangents = arrays[:count], _given(sig, plan, arrays[count:])
+            if _is_its_own_transpose(sig, plan):
+                parts = zip(plan.apart(), tangents, strict=True)
+                pulled = [one.vjp_of((True,)).specialize([*carried, *[specs[i] for i in at]])(t, *[saved[i] for i in at]) for (one, at), t in parts]
+                return functools.reduce(operator.add, pulled)
             if not sig.half:
                 return single_of(transposed(plan, specs[:count], saved, tangents))
             parts = zip(plan.apart(), tangents, strict=True)
@@ -75,6 +79,13 @@ def _transposed_backward(sig: Signature, plan: Plan) -> Callable[[Sequence[ArgSp
         return _or_refused(sig, push)
 
     return specialize
+
+
+def _is_its_own_transpose(sig: Signature, plan: Plan) -> bool:
+    """Whether the backward operation is a diagonal matrix of real numbers for each operand: of what is element-wise, where nothing is broadcast."""
+    bound: Any = sig.bop
+    alike = len(sig.avals) == 1 and all([sig.specs[i] is sig.avals[0] for i in plan.inputs])
+    return alike and bound.elementwise and sig.avals[0].dtype.kind == "f" and not sig.half
 
 
 def _rounded_sum(parts: list[list[Any]]) -> Any:

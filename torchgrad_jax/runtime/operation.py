@@ -46,7 +46,8 @@ class BoundOp(Protocol):
         ...
 
     # It may have `require`, too, which raises the same where more than shapes and dtypes that can be told alike have to fit together: then
-    # `specialize` is called when its function is needed.
+    # `specialize` is called when its function is needed. And `as_another`: the Signature, or None, of an operator that does the same and of which
+    # more is known.
 
     def check(self, specs: Sequence[ArgSpec]) -> Check | None:
         """None, or what makes the exception of what the function finds: its last output, an integer that is 0 where the inputs' values are
