@@ -21,12 +21,13 @@ from torchgrad_jax.runtime.value import aval_of
 pytestmark = pytest.mark.operators
 
 SIZE = 3
-# An operator, the shapes of its operands for a part of the batch, its static arguments, and whether each operand is of the batch.
+# An operator, the shape of its operand for a part of the batch, and its static arguments.
 VIEWS = [
     ("view", (2, 3), ((6,),)), ("view", (1,), ((),)), ("_reshape_alias", (4,), ((2, 2),)), ("unsqueeze", (2, 3), (1,)), ("unsqueeze", (), (0,)),
     ("squeeze", (1, 3, 1), ((0, 2),)), ("squeeze_dim", (2, 1), ((1,),)), ("transpose", (2, 3, 4), (0, 2)), ("transpose", (2, 3), (-1, 0)),
     ("permute", (2, 3, 4), ((2, 0, 1),)), ("t", (2, 3), ()), ("t", (2,), ()), ("view", (0, 2), ((2, 0),)),
 ]  # fmt: skip
+# An operator, the shapes of its operands for a part of the batch, and whether each operand is of the batch.
 ELEMENTWISE = [
     ("mul", [(2, 3), (2, 3)], (True, True)), ("mul", [(2, 3), (2, 3)], (True, False)), ("mul", [(2, 3), (3,)], (True, False)),
     ("mul", [(), ()], (True, True)), ("mul", [(2, 3), float], (True, False)), ("maximum", [(2, 1), (1, 3)], (True, True)),
@@ -105,9 +106,10 @@ def test_tangents_of_what_is_element_by_element(name, shapes):
 
 
 def test_operands_of_two_dtypes_are_promoted_as_those_of_a_part():
-    """A number in a tensor of its own decides less than one of many: for a part of the batch it is one."""
-    halves, numbers = torch.ones(SIZE, 2, dtype=torch.float16), torch.ones(SIZE)
-    assert torch.func.vmap(torch.mul)(halves, numbers).dtype is torch.float16
+    """A tensor of no dimension decides less than others: for a part of the batch both may be such, and the batch has one."""
+    mul, halves, numbers = torch.func.vmap(torch.mul), torch.ones(SIZE, 2, dtype=torch.float16), torch.ones(SIZE)
+    assert mul(halves, numbers).dtype is torch.float16
+    assert torch.func.vmap(torch.mul, (0, None))(halves[:, 0], numbers[0]).dtype is torch.float32
 
 
 def test_a_tangent_of_a_view_is_differentiated_as_a_view():

@@ -327,7 +327,7 @@ class BoundOperator:
 
     @property
     def reshapes(self) -> bool:
-        """Whether its result is all elements of its operand, in their order."""
+        """Whether its result is all elements of its operand, in their order: its gradient's form says so."""
         return self.operator.numpy_vjp is numpy_forms.reshape_vjp
 
     def permutation(self, specs: Sequence[Any]) -> tuple[int, ...] | None:
