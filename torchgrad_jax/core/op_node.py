@@ -168,7 +168,7 @@ def run_operator(node: Any, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
                     saved = saved_values(node)
                     break
     if plan.single:
-        outs = calculus.call(plan.vjp, (grad, *saved))
+        outs = calculus.call(plan.vjp or plan.vjp_of((True,)), (grad, *saved))
     else:
         if len(grads) < len(plan.avals):
             grads = grads + [None] * (len(plan.avals) - len(grads))

@@ -8,11 +8,14 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.derivative import Plan, plan, single_of
+from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.forward import jvp_of
+from torchgrad_jax.declaration.leading import Leading, leading, reduced
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static, registry
+from torchgrad_jax.declaration.vjp import single_of
+from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
-from torchgrad_jax.runtime.operation import ArgSpec, Signature, signature
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, of_vectors, signature, stand_in
 from torchgrad_jax.runtime.value import Aval
 
 Flags = tuple[bool, ...]
@@ -79,20 +82,63 @@ class Batched:
 
     def as_another(self, specs: Sequence[ArgSpec]) -> Signature | None:
         """The Signature of an operator that does with the whole batch what this does, so that `jax.vmap` need not be traced; None where none is
-        known: it is of views that give all of the elements, and of what is element by element and gives one dtype for operands of one."""
+        known: it is of views that give all of the elements."""
         one: Signature | None = self.one
         while one is not None and isinstance(one.bop, Batched):
             one = one.bop.as_another(one.specs)
-        if one is None or any(self.summed) or one.check is not None:
+        if one is None or any(self.summed) or one.check is not None or self.mapped != (True,):
             return None
-        bound: Any = one.bop
-        if self.mapped == (True,) and (whole := _view_of_all(bound, one, specs[0])) is not None:
-            return signature(whole, tuple(specs))
-        arrays = [(s, there) for s, there in zip(one.specs, self.mapped, strict=True) if isinstance(s, Aval)]
-        alike = isinstance(bound, BoundOperator) and bound.elementwise and len({s.dtype for s, _ in arrays}) == 1
+        whole = _view_of_all(one.bop, one, specs[0])
+        return None if whole is None else signature(whole, tuple(specs))
+
+    def of_vectors(self) -> Any:
+        """The operation that does with vectors what this does element by element, however often it is a batch; None where there is none."""
+        arrays = [(s, there) for s, there in zip(self.one.specs, self.mapped, strict=True) if isinstance(s, Aval)]
         # Dimensions are counted from the last one, so that the batch's is in front where no dimension is missing.
-        in_front = any(self.mapped) and all([s.ndim == one.avals[0].ndim or not there for s, there in arrays])
-        return signature(bound, tuple(specs)) if alike and in_front else None
+        in_front = any(self.mapped) and all([s.ndim == self.one.avals[0].ndim or not there for s, there in arrays])
+        if any(self.summed) or self.one.check is not None or not in_front or len({s.dtype for s, _ in arrays}) != 1:
+            return None
+        return of_vectors(self.one.bop)
+
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
+        """Its form where `leading` knows one. A program that is run often asks for the plan of what `jax.vmap` makes of it."""
+        run = self.leading() if self.of_vectors() is None else None
+        if run is None:
+            return None
+        sizes = self._size(specs)
+        shapes = [((*(() if adds else sizes), *a.shape), a.dtype) for a, adds in zip(self.one.avals, self.summed, strict=True)]
+        alone = self.one.single
+
+        def function(*arrays: Any) -> Any:
+            found = run(arrays, 0)
+            return found[0] if alone else tuple(found)
+
+        def result(*arrays: Any) -> Any:
+            made = [stand_in(*given) for given in shapes]
+            return made[0] if alone else tuple(made)
+
+        return Forms(function, result, planned=True)
+
+    def _size(self, specs: Sequence[ArgSpec]) -> tuple[int]:
+        sizes = [s.shape[0] for s, there in zip(specs, self.mapped, strict=True) if there and isinstance(s, Aval)]
+        return (sizes[0] if sizes else self.size,)
+
+    def leading(self) -> Leading | None:
+        """See `leading`: this batch's dimension is behind those that are in front."""
+        exact = all([a.dtype.char in "fd" for a, adds in zip(self.one.avals, self.summed, strict=True) if adds])
+        inner = leading(self.one) if exact else None
+        if inner is None:
+            return None
+        arrays_there = [isinstance(s, Aval) and not there for s, there in zip(self.one.specs, self.mapped, strict=True)]
+        summed, given = self.summed, self.size
+
+        def function(arrays: Sequence[Any], lead: int) -> list[Any]:
+            sizes = [x.shape[lead] for x, there in zip(arrays, self.mapped, strict=True) if there]
+            size = sizes[0] if sizes else given
+            inside = [x.reshape(*x.shape[:lead], 1, *x.shape[lead:]) if same else x for x, same in zip(arrays, arrays_there, strict=True)]
+            return [reduced(out, lead, size, adds) for out, adds in zip(inner(inside, lead + 1), summed, strict=True)]
+
+        return function
 
     def plan(self, sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
         """How it is differentiated: as the operation is, for each part of the batch."""
@@ -121,14 +167,15 @@ class BatchedPlan(Plan):
 
     def __init__(self, sig: Signature, bound: Batched, one: Plan) -> None:
         for name in Plan.FIELDS:
-            if hasattr(one, name) and name != "jvp":
+            if name not in ("vjp", "jvp") and hasattr(one, name):
                 setattr(self, name, getattr(one, name))
         self.one, self.bound, self._sig, self._jvp = one, bound, sig, None
         self.avals, self.output_avals = sig.avals, sig.avals[: len(one.output_avals)]
         self._vjps, self.known_apart, self._others, self._unpacking = {}, None, None, None
         self.lists, self.once = False, None
         self.passes = one.undefined or (one.passes and not any(bound.summed) and all([bound.mapped[i] for i in one.inputs]))
-        self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+        # Of several operands together it is seldom asked for, as each has its own in a graph that is differentiated: see `apart`.
+        self.vjp = None if self.passes or len(self.inputs) > 1 else self.vjp_of((True,) * len(sig.avals))
 
     def vjp_of(self, defined: Flags) -> Any:
         """See Plan: the gradients of what is the same for all of the batch are added up."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,19 +12,21 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, factors, numpy_forms
+from torchgrad_jax.declaration import dtypes, factors
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together, bound_ever
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together
 from torchgrad_jax.declaration.pulling import gradients
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
+from torchgrad_jax.declaration.vjp import Vjp, conj_of, numpy_vjp, single_of
 from torchgrad_jax.runtime._jax_compat import as_x64
-from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, operands_read, signature
+from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, of_vectors, operands_read, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
+from torchgrad_jax.runtime.vectors import specs_of_vectors
 
 RESULT = -1
+NO_VECTORS: Any = object()
 
 
 class Plan(PlanFields):
@@ -43,7 +44,7 @@ class Plan(PlanFields):
 
     __slots__ = (
         "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "once",
-        "_sig", "_unpacking", "constant", "_others", "output_avals", "_gradients",
+        "_sig", "_unpacking", "constant", "_others", "output_avals", "_gradients", "_vectors", "_adds",
     )  # fmt: skip
     FIELDS = (*PlanFields.__slots__, *__slots__)
 
@@ -64,6 +65,8 @@ class Plan(PlanFields):
         self._vjps: dict[Any, Any] = {}
         self._unpacking: list[int] | None = None
         self._others: Plan | None = None
+        self._vectors: Any = None
+        self._adds = False
         self.jvp: Any = None
         self._gradients: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
@@ -187,6 +190,10 @@ class Plan(PlanFields):
             self._gradients, self.saves = known, known[0]
             self.saved_names, self._made = tuple([f"input{i}" for i in self.saves]), lambda defined: factors.backward(known[1])
             return
+        if getattr(bound, "linear", False):
+            self.saves = self.saved_names = ()
+            self._made = lambda defined: _transposed(sig, self.inputs, (), defined)
+            return
         self.saves = tuple(range(len(sig.specs)))
         self._made = lambda defined: _from_jax(sig, self.inputs, defined)
         if isinstance(bound, BoundOperator):
@@ -217,6 +224,7 @@ class Plan(PlanFields):
         self.zeros = all(f is zeros_like_grad for f in wanted)
         self.undefined = bound.undefined()
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
+        self._adds = wanted == [SAME] and not self.passes
         self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
 
     def _keep(self, bound: BoundOperator, more: set[str]) -> None:
@@ -237,23 +245,30 @@ class Plan(PlanFields):
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
         its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
-        if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None:
+        if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None or not self.saves:
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
         all_defined = (True,) * count
-        whole = Traced(self._made(all_defined)(specs), specs)
-        kept = [place for place, i in enumerate(self.saves) if count + place in whole.read or i in bound.again]
+        vectors, whole, lean = self.of_vectors(), None, None
+        if vectors is None or vectors is self:
+            whole = Traced(self._made(all_defined)(specs), specs)
+            read = whole.read
+        else:
+            lean = vectors.apart()[0][0]
+            read = {count + self.saves.index(i) for i in lean.saves}
+        kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
 
         def made(defined: tuple[bool, ...]) -> Any:
-            backward = whole if defined == all_defined else self._made(defined)(specs)
-            filled = _filled_in(backward, sum(defined), kept, [given[i] for i in self.saves])
-            if backward is whole:
-                filled = Known(filled, whole.of([*range(count), *[count + place for place in kept]]))
+            known = whole if defined == all_defined else None
+            filled: Any = _filled_in(known or self._made(defined)(specs), sum(defined), kept, [given[i] for i in self.saves])
+            if known is not None:
+                filled = Known(filled, known.of([*range(count), *[count + place for place in kept]]))
             return lambda specs: filled
 
         found = copy.copy(self)
         found._vjps, found.known_apart, found._unpacking, found._made = {}, None, None, made
+        found._vectors = found if vectors is self else lean or NO_VECTORS
         for name in ("saves", "saved_names", "origins"):
             setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
         found.vjp = found.vjp_of((True,) * count)
@@ -295,16 +310,38 @@ class Plan(PlanFields):
         specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]
         return count + place in operands_read(self._made((True,) * count)(specs), specs)
 
-    def vjp_of(self, defined: tuple[bool, ...]) -> Vjp:
+    def of_vectors(self) -> Plan | None:
+        """The Plan of the operation that does with vectors what this one does element by element; None where there is none."""
+        if self._vectors is None:
+            self._vectors = self._of_vectors() or NO_VECTORS
+        return None if self._vectors is NO_VECTORS else self._vectors
+
+    def _of_vectors(self) -> Plan | None:
+        sig: Any = self._sig
+        bop = None if self.lists or sig.check is not None else of_vectors(sig.bop)
+        specs = None if bop is None else specs_of_vectors(sig.specs)
+        if bop is None or specs is None:
+            return None
+        known = sig if specs == sig.specs else signature(bop, specs)
+        found = self if known is sig else known.plans.get(self.inputs)
+        if found is None:
+            found = known.plans[self.inputs] = plan(known, self.inputs)
+        return found if type(found) is Plan and (found.inputs, found.saves, found.outputs) == (self.inputs, self.saves, self.outputs) else None
+
+    def vjp_of(self, defined: tuple[bool, ...]) -> Any:
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
         then what was saved; its results: the gradients of `inputs`."""
+        if (adjoint := getattr(self._sig.bop, "adjoint", None)) is not None:
+            return adjoint
         found = self._vjps.get(defined)
         if found is None:
             known = None if self._gradients is None else self._gradients[1]
-            form = _numpy_vjp(self._sig, self.inputs, defined) if known is None else factors.forms(known)
+            form = numpy_vjp(self._sig, self.inputs, defined) if known is None else factors.forms(known)
             found = self._vjps[defined] = Vjp(self, defined, self._made(defined), form)
             if len(self.inputs) == 1 and all(defined):
                 found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
+            found.adds = self._adds
+            found.products = known or ([] if found.factors is None else [found.factors])
         return found
 
 
@@ -315,102 +352,6 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
         return inputs, len(sig.specs)
     edges = bound.edges(sig.specs)
     return tuple([edges.index(i) for i in inputs]), len(edges)
-
-
-class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again, windows: see `op`.
-    reshapes: see BoundOperator. results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
-    setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
-
-    __slots__ = (
-        "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
-        "reshapes", "differentiable", "factors", "__weakref__",
-    )  # fmt: skip
-    keeps_order, order = False, None
-
-    def __init__(
-        self, plan: Plan, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
-    ) -> None:
-        sig: Any = plan._sig
-        self.device: Any = None
-        self.factors: factors.Factors | None = None
-        self.name, self.differentiable = plan.name, True
-        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
-        self._function, self._numpy, self._given = function, numpy, sig.specs
-        self.setting = getattr(sig.bop, "setting", None)
-        bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
-        self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
-        permutation = None if bound is None else bound.permutation(sig.specs)
-        self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
-        first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
-        self.again = {first + i for i, name in enumerate(plan.saved_names) if bound is not None and name in bound.operator.again}
-        earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
-        self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
-        # The same derivative of the same operator at operands of other sizes is another Vjp.
-        self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
-        bound_ever.append(weakref.ref(self))
-
-    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
-        """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
-        return self._kindred, (*specs, *self._given)
-
-    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
-        """See the runtime's BoundOp."""
-        function = self._function(specs)
-        return function if self.setting is None else self.setting(function)
-
-    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
-        """Its functions on NumPy arrays, where it has them."""
-        return None if self._numpy is None else self._numpy(specs)
-
-    def permutation(self, specs: Sequence[ArgSpec]) -> tuple[int, ...] | None:
-        """See BoundOperator."""
-        return self._permutation
-
-    def check(self, specs: Sequence[ArgSpec]) -> None:
-        """Backward operations check nothing of their own."""
-
-
-def _numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
-    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
-    bound: Any = sig.bop
-    if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
-        wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
-        avals, keywords = [sig.specs[i] for i in inputs], bound._keywords()
-
-        def of_avals(function: Any) -> Any:
-            return lambda grad, *saved: function(grad, avals, *saved, **keywords)
-
-        of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=None if wanted.steps is None else of_avals(wanted.steps))
-        return lambda specs: of_all if specs[0] is sig.avals[0] else None
-    form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
-    several = form is not None and type(bound.layout[0]) is int
-    if form is None or not (several or inputs == (0,)):
-        return None
-    keywords, tensors = bound._keywords(), [s for s in sig.specs if isinstance(s, Aval)] if several else sig.specs[0]
-    grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
-
-    def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
-        def of_several_tensors(grad: Any, *numbers: Any) -> Any:
-            found = function(grad, tensors, *numbers, **keywords)
-            return single_of([found[i] for i in inputs])
-
-        def of_several_results(*arrays: Any) -> Any:
-            at = iter(arrays)
-            return function([next(at) if there else None for there in defined], tensors, **keywords)
-
-        if not sig.single:
-            return of_several_results
-        return of_several_tensors if several else lambda grad, *numbers: function(grad, tensors, *numbers, **keywords)
-
-    def numpy_form(specs: Sequence[ArgSpec]) -> Any:
-        alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
-        if several:  # they were not converted to a common dtype
-            alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
-        found = numpy_forms.applied(form, on_operands) if all(alike) else None
-        return found if found is None or found.steps is None else found._replace(steps=on_operands(found.steps))
-
-    return numpy_form
 
 
 def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:
@@ -465,10 +406,6 @@ def _total(g: Any, dims: tuple[int, ...]) -> Any:
 def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """Formulas may return a gradient that still has to expand, such as a 0-dim one."""
     return broadcast_shapes(a, b)
-
-
-def single_of(outs: Sequence[Any]) -> Any:
-    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
@@ -549,14 +486,6 @@ def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], pr
     return single_of([conj_of(g) for g in found])
 
 
-def conj_of(x: Any) -> Any:
-    return x.conj() if x.dtype.kind == "c" else x
-
-
-def _float_defined(sig: Signature, defined: tuple[bool, ...]) -> int:
-    return sum(there for there, a in zip(defined, sig.avals, strict=True) if dtypes.is_float(a.dtype))
-
-
 def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
     count = sum(defined)
 
@@ -585,9 +514,10 @@ def _filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], sp
 def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
     count = sum(defined)
     bound: Any = sig.bop
-    if bound.operator.transpose is not None:
+    transpose: Any = bound.operator.transpose if isinstance(bound, BoundOperator) else None
+    if transpose is not None:
         given: Any = sig.specs[0]
-        return lambda specs: lambda grad, *kept: bound.operator.transpose(grad, given.shape, **bound._keywords())
+        return lambda specs: lambda grad, *kept: transpose(grad, given.shape, **bound._keywords())
 
     def backward(*arrays: Any) -> Any:
         # A linear function's derivative does not depend on where it is taken.

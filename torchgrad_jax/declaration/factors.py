@@ -7,6 +7,7 @@ first step of derivatives of derivatives.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -60,6 +61,34 @@ class OfMatrices(NamedTuple):
         inner = (last - 1,) if self.left else (last,), (last,) if self.right else (last - 1,)
         return lax.dot_general(x, y, (inner, (batch, batch)), precision=lax.Precision.HIGHEST, preferred_element_type=x.dtype)
 
+    def moved(self, operand: int, tangent: int, places: dict[int, int]) -> OfMatrices:
+        """The same product where the place `tangent` stands for one operand, and one of these `places` for the other."""
+        if operand == self.first:
+            return OfMatrices(tangent, places[self.second], self.left, self.right)
+        return OfMatrices(places[self.first], tangent, self.left, self.right)
+
+
+class Sum(NamedTuple):
+    """Several products of matrices, added up: what moves where both matrices of one do."""
+
+    terms: tuple[OfMatrices, ...]
+
+    def needs(self, operand: int) -> set[int] | None:
+        """See Factors."""
+        found = [needed for needed in [term.needs(operand) for term in self.terms] if needed is not None]
+        return set().union(*found) if found else None
+
+    def gradient(self, operand: int, places: dict[int, int]) -> OfMatrices | Sum:
+        """See Factors."""
+        return sum_of([term.gradient(operand, places) for term in self.terms if term.needs(operand) is not None])
+
+    def __call__(self, *operands: Any) -> Any:
+        return functools.reduce(lax.add, [term(*operands) for term in self.terms])
+
+
+def sum_of(terms: Sequence[OfMatrices]) -> OfMatrices | Sum:
+    return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+
 
 class OfNumbers(NamedTuple):
     """Element by element, the product of the `linear` operands and of a function of the one at place `at`: the first of `slopes`, each of which is
@@ -101,17 +130,38 @@ def of_backward(sig: Signature, inputs: Sequence[int], saves: Sequence[int]) -> 
     """What an operator's backward operation makes of the gradient and of what is saved, if that is of such a form: of real numbers, and matrices
     on the host, since on accelerators the precision of products counts that is asked for when they are called."""
     bound: Any = sig.bop
-    operator, dtype = getattr(bound, "operator", None), sig.avals[0].dtype
-    if operator is None or len(inputs) != 1 or len(saves) != 1 or dtype.char not in "fd":
+    operator = getattr(bound, "operator", None)
+    if operator is None or len(inputs) != 1 or len(saves) != 1 or sig.avals[0].dtype.char not in "fd":
         return None
-    names = getattr(operator.numpy_grads, "factors", None)
-    if names is not None:
-        places = [bound.names.index(name) for name in names]
-        alike = all([isinstance(s, Aval) and s.dtype == dtype and s.device is CPU for s in [sig.specs[i] for i in places]])
-        product = OfMatrices(*places)
-        return product.gradient(inputs[0], {saves[0]: 1}) if alike and product.needs(inputs[0]) == {*saves} else None
+    product = of_operator(sig)
+    if product is not None:
+        return product.gradient(inputs[0], {saves[0]: 1}) if product.needs(inputs[0]) == {*saves} else None
     slopes = SLOPES.get(operator.name)
     return OfNumbers((0,), 1, slopes) if slopes is not None and sig.specs[0] is sig.avals[0] else None
+
+
+def of_operator(sig: Signature) -> OfMatrices | None:
+    """The product of matrices that an operator makes, to which it may add what is left."""
+    bound: Any = sig.bop
+    names = getattr(getattr(getattr(bound, "operator", None), "numpy_grads", None), "factors", None)
+    if names is None:
+        return None
+    dtype, places = sig.avals[0].dtype, [bound.names.index(name) for name in names]
+    alike = all([isinstance(s, Aval) and s.dtype == dtype and s.device is CPU for s in [sig.specs[i] for i in places]])
+    return OfMatrices(*places) if alike and dtype.char in "fd" else None
+
+
+def pushed(sig: Signature, inputs: Sequence[int], saves: Sequence[int]) -> OfMatrices | Sum | None:
+    """What an operation's result moves by where `inputs` do, of what is saved and then the tangents; None where these are no products of matrices."""
+    own = getattr(sig.bop, "factors", None) or of_operator(sig)
+    terms: list[OfMatrices] = [own] if type(own) is OfMatrices else list(own.terms) if type(own) is Sum else []
+    places, found = {operand: place for place, operand in enumerate(saves)}, []
+    for tangent, operand in enumerate(inputs, len(saves)):
+        there = [term for term in terms if operand in (term.first, term.second)]
+        if not there or not all([(term.needs(operand) or set()) <= {*saves} for term in there]):
+            return None
+        found += [term.moved(operand, tangent, places) for term in there]
+    return sum_of(found) if found else None
 
 
 def gradients(factors: Factors, inputs: Sequence[int]) -> tuple[tuple[int, ...], list[Any]] | None:
@@ -132,7 +182,7 @@ def backward(wanted: Sequence[Factors]) -> Callable[[Sequence[ArgSpec]], Callabl
 
 def forms(wanted: Sequence[Any]) -> Callable[[Sequence[ArgSpec]], Forms] | None:
     """The same of NumPy's, if it multiplies matrices: others are traced, so that they can be parts of chains."""
-    if type(wanted[0]) is not OfMatrices:
+    if OfNumbers in map(type, wanted):
         return None
-    found = numpy_products.of_factors(wanted)
+    found = numpy_products.of_factors([list(f.terms) if type(f) is Sum else [f] for f in wanted])
     return lambda specs: found

@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration import factors
 from torchgrad_jax.declaration.converting import convert
-from torchgrad_jax.declaration.derivative import Plan, Vjp, conj_of, of_inputs, single_of
+from torchgrad_jax.declaration.derivative import Plan, of_inputs
 from torchgrad_jax.declaration.operator import BoundOperator
+from torchgrad_jax.declaration.vjp import Vjp, conj_of, single_of
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
+from torchgrad_jax.runtime.value import Aval
 
 NO_FORWARD = (
     "Trying to use forward AD with {} that does not support it because it has not been implemented yet.\nPlease file an issue to PyTorch at "
@@ -34,19 +38,38 @@ class Jvp(Vjp):
 
     __slots__ = ()
 
+    def of_vectors(self) -> Any:
+        """See Vjp. None, too, where the result has a shape that it is not told by these operands, but by one that does not move."""
+        found, sig = self._plan.of_vectors(), self._plan._sig
+        given = [sig.specs[i] if i >= 0 else sig.avals[-1 - i] for i in (*self._plan.saves, *self._plan.inputs)]
+        told = np.broadcast_shapes(*[s.shape for s in given if isinstance(s, Aval)]) if found is not None else ()
+        return jvp_of(found._sig, found) if found is not None and told == sig.avals[0].shape else None
 
-def jvp_of(sig: Signature, plan: Plan) -> Jvp | BoundOperator:
+
+def jvp_of(sig: Signature, plan: Plan) -> Any:
     """The forward derivative of an operation for the inputs of a Plan."""
-    found: Jvp | BoundOperator | None = plan.jvp
+    found: Any = plan.jvp
     if found is None:
         bound: Any = sig.bop
-        if isinstance(bound, BoundOperator) and bound.operator.linear is True and len(sig.specs) == 1 and not plan.saves:
+        if _is_its_own(sig, plan):
             plan.jvp = bound
             return bound
         by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
-        found = plan.jvp = Jvp(plan, "forward", made)
+        product = factors.pushed(sig, plan.inputs, plan.saves)
+        found = plan.jvp = Jvp(plan, "forward", made, None if product is None else factors.forms([product]))
+        if product is not None:
+            found.factors, found.products = product, [product]
     return found
+
+
+def _is_its_own(sig: Signature, plan: Plan) -> bool:
+    """Whether the operation is linear in all that it is of, and all of that moves."""
+    bound: Any = sig.bop
+    linear = bound.operator.linear is True if isinstance(bound, BoundOperator) else isinstance(bound, Vjp) and bound.linear
+    if not linear or plan.saves or plan.inputs != tuple(range(len(sig.specs))):
+        return False
+    return len(sig.specs) == 1 or (not sig.half and len({s.dtype for s in sig.specs if isinstance(s, Aval)}) == 1)
 
 
 def _given(sig: Signature, plan: Plan, tangents: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,11 @@ from torchgrad_jax.runtime.value import Aval
 
 # Threads share additions to more elements than these, where they are traced.
 _MOST = 1 << 16
-_multiplying = cache(of_matrices)
+multiplying = cache(of_matrices)
 
 
 def _product(a: Array, b: Array, left: bool = False, right: bool = False) -> Array:
-    return _multiplying(left, right, a.dtype)(a, b)
+    return multiplying(left, right, a.dtype)(a, b)
 
 
 def _shape(a: Array, b: Array, left: bool = False, right: bool = False) -> tuple[int, ...] | None:
@@ -48,7 +48,7 @@ def _multiplied_result(a: Array, b: Array) -> Array | None:
 
 
 def _affine(bias: Array, a: Array, b: Array) -> Array:
-    multiply = _multiplying(False, False, a.dtype)
+    multiply = multiplying(False, False, a.dtype)
     return multiply(a, b, bias) if bias.shape == b.shape[1:] else np.add(multiply(a, b), bias)
 
 
@@ -60,10 +60,10 @@ def _affine_result(bias: Array, a: Array, b: Array) -> Array | None:
 
 
 def _affine_steps(bias: Array, a: Array, b: Array) -> Any:
-    return [(_multiplying(False, False, a.dtype), (1, 2, 0))] if bias.shape == b.shape[1:] else None
+    return [(multiplying(False, False, a.dtype), (1, 2, 0))] if bias.shape == b.shape[1:] else None
 
 
-multiplied = Forms(_product, _multiplied_result, True, takes=_takes, steps=lambda a, b: [(_multiplying(False, False, a.dtype), (0, 1))])
+multiplied = Forms(_product, _multiplied_result, True, takes=_takes, steps=lambda a, b: [(multiplying(False, False, a.dtype), (0, 1))])
 affine = Forms(_affine, _affine_result, True, takes=lambda bias, a, b: _takes(a, b) + CHEAP * a.shape[0] * b.shape[1], steps=_affine_steps)
 
 
@@ -119,8 +119,8 @@ def _of(first: str, second: str, added: str | None = None) -> Gradients:
                 return None
             at_second = len(saved)  # the last of the operands
             of = {
-                first: (_multiplying(False, True, grad.dtype), (0, at_second)),
-                second: (_multiplying(True, False, grad.dtype), (1, 0)),
+                first: (multiplying(False, True, grad.dtype), (0, at_second)),
+                second: (multiplying(True, False, grad.dtype), (1, 0)),
                 added: (summing((0,), grad.dtype), (0,)),
             }
             return [of[name] for name in wanted]
@@ -137,24 +137,28 @@ def _summed(grad: Array, shape: tuple[int, ...]) -> Array:
 gradients_of_product, gradients_of_affine = _of("self", "mat2"), _of("mat1", "mat2", "self")
 
 
-def of_factors(wanted: Sequence[Any]) -> Forms:
-    """The form of several products of some operands: see `factors.OfMatrices`."""
+def of_factors(wanted: Sequence[Sequence[Any]]) -> Forms:
+    """The form of several sums of products of some operands: see `factors.OfMatrices`."""
 
-    def pairs(arrays: Sequence[Array]) -> list[tuple[Array, Array, bool, bool]]:
-        return [(arrays[f.first], arrays[f.second], f.left, f.right) for f in wanted]
+    def pairs(arrays: Sequence[Array], terms: Sequence[Any]) -> list[tuple[Array, Array, bool, bool]]:
+        return [(arrays[f.first], arrays[f.second], f.left, f.right) for f in terms]
 
     def function(*arrays: Array) -> Any:
-        made = [_product(*pair) for pair in pairs(arrays)]
+        made = [reduce(np.add, [_product(*pair) for pair in pairs(arrays, terms)]) for terms in wanted]
         return made[0] if len(made) == 1 else tuple(made)
 
     def result(*arrays: Array) -> Any:
-        shapes = [_shape(*pair) for pair in pairs(arrays)]
-        if None in shapes:
+        shapes = [{_shape(*pair) for pair in pairs(arrays, terms)} for terms in wanted]
+        if any([None in found or len(found) > 1 for found in shapes]):
             return None
-        made = [stand_in(shape, arrays[0].dtype) for shape in shapes]  # type: ignore[arg-type] # None is not among them
+        made = [stand_in(*found, arrays[0].dtype) for found in shapes]  # type: ignore[arg-type] # None is not among them
         return made[0] if len(made) == 1 else tuple(made)
 
-    def steps(*arrays: Array) -> Any:
-        return [(_multiplying(f.left, f.right, arrays[0].dtype), (f.first, f.second)) for f in wanted]
+    def takes(*arrays: Array) -> float:
+        return sum([_takes(*pair) for terms in wanted for pair in pairs(arrays, terms)])
 
-    return Forms(function, result, len(wanted) == 1, takes=lambda *arrays: sum([_takes(*pair) for pair in pairs(arrays)]), steps=steps)
+    def steps(*arrays: Array) -> Any:
+        return [(multiplying(f.left, f.right, arrays[0].dtype), (f.first, f.second)) for (f,) in wanted]
+
+    alone = all([len(terms) == 1 for terms in wanted])
+    return Forms(function, result, len(wanted) == 1, takes=takes, steps=steps if alone else None, planned=not alone)

@@ -296,22 +296,22 @@ class Signature(SignatureFields):
 
     def _as_of_vectors(self) -> bool:
         """Whether it does element by element what its operator does with vectors: then the plan for these is its own."""
-        if self.check is not None or not getattr(self.bop, "elementwise", False):
+        bop = of_vectors(self.bop) if self.check is None else None
+        if bop is None:
             return False
         try:
             vectors = as_vectors(self.specs)
             if vectors is None:
                 return False
-            known = signature(self.bop, vectors.specs)
+            known = signature(bop, vectors.specs)
         except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
             return False  # it has requirements of its own; if its operands do not fit, the trace says so
         plan: Any = known.baseline
-        if not getattr(plan, "everywhere", False):
+        if not getattr(plan, "everywhere", False) or not plan.reaches(vectors.shape, self.specs):
             return False
-        (aval,) = known.avals
-        own = aval_of(vectors.shape, aval.dtype, aval.device)
-        self.avals, self.single = (own,), known.single
-        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(own.size, aval.size)
+        self.avals = tuple([aval_of(vectors.shape, aval.dtype, aval.device) for aval in known.avals])
+        self.single = known.single
+        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(self.avals[0].size, known.avals[0].size)
         return True
 
     def _by_kinship(self) -> bool:
@@ -350,6 +350,14 @@ class Signature(SignatureFields):
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
         self.single = not several or (self.check is not None and len(outs) == 1)
+
+
+def of_vectors(bop: Any) -> Any:
+    """The BoundOp that does with vectors what this one does element by element: itself, if it asks for no shape. None where there is none."""
+    if getattr(bop, "elementwise", False):
+        return bop
+    find = getattr(bop, "of_vectors", None)
+    return None if find is None else find()
 
 
 def _as_tuple(raw: Callable[..., Any], name: str, kinds: list[type] | None = None) -> Callable[..., tuple[Any, ...]]:

@@ -39,3 +39,17 @@ def as_vectors(specs: Sequence[Any]) -> Vectors | None:
         return None
     specs = tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs])
     return Vectors(specs, shape, alike and elements >= _MANY)
+
+
+def specs_of_vectors(specs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Those that stand for operands of an element-wise operation in all its shapes. None where 0-dim ones, of which there are no others, are of
+    several dtypes: vectors would promote otherwise."""
+    found = as_vectors(specs)
+    if found is not None:
+        return found.specs
+    arrays = [s for s in specs if not isinstance(s, type)]
+    if any([s.shape for s in arrays]):
+        return tuple(specs)
+    if len({s.dtype for s in arrays}) != 1:
+        return None
+    return tuple([s if isinstance(s, type) else aval_of((_LENGTH,), s.dtype, s.device) for s in specs])

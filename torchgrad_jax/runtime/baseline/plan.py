@@ -46,14 +46,14 @@ class Plan(Prepared):
     costs, in fused primitives. multiplies: whether NumPy's BLAS or LAPACK may be called.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
-    seen here: see `same_plan`.) everywhere: made for vectors, it gives one vector, each element of the elements at that place: so it serves
-    arrays of any shapes that broadcast together.
+    seen here: see `same_plan`.) everywhere: made for vectors, it gives vectors, each element of the elements at that place: so it serves
+    arrays of any shapes that broadcast together, as far as it `reaches`.
     steps, inputs, constants, outputs: what it is made of, in slots that are written once.
     """
 
     __slots__ = (
         "cost", "alike", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
-        "_broadcasting",
+        "_broadcasting", "_parts",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -64,7 +64,8 @@ class Plan(Prepared):
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
         self.any_sizes = scalars and all([s.any_sizes for s in build.steps])
-        self.everywhere = self.shape_free and not build.placed and build.depends_on_all()
+        self.everywhere = self.shape_free and not build.placed
+        self._parts = build.parts() if self.everywhere else []
         self.inputs, self.constants, self.outputs = build.inputs, build.constants, build.outputs
         self._inputs = len(build.inputs)
         self._broadcasting: Plan | None = None
@@ -73,6 +74,11 @@ class Plan(Prepared):
     def _make(self, steps: list[_Step]) -> None:
         self.steps = steps
         self._calls, self._template, self._outputs = assigned(steps, self.inputs, self.constants, self.outputs)
+
+    def reaches(self, shape: Shape, specs: Sequence[Any]) -> bool:
+        """Whether each result is made of operands that together have this shape: else it would have another."""
+        given = [() if isinstance(s, type) else s.shape for s in specs]
+        return all([any([given[i] == shape for i in part]) or np.broadcast_shapes(*[given[i] for i in part]) == shape for part in self._parts])
 
     def for_elements(self, count: int, own: int) -> Plan:
         """The same plan with the cost of `count` elements instead of its `own`."""
@@ -314,13 +320,16 @@ class _Build:
             self.whole[slot, shape] = found
         return found
 
-    def depends_on_all(self) -> bool:
-        """Whether there is one result and every input that is a vector has a part in it."""
-        needed = set(self.outputs)
-        for step in reversed(self.steps):
-            if not needed.isdisjoint(step.results):
-                needed.update(step.operands)
-        return len(self.outputs) == 1 and all([slot in needed for slot in self.inputs if self.shapes[slot]])
+    def parts(self) -> list[list[int]]:
+        """For each result which of the inputs have a part in it."""
+        found = []
+        for output in self.outputs:
+            needed = {output}
+            for step in reversed(self.steps):
+                if not needed.isdisjoint(step.results):
+                    needed.update(step.operands)
+            found.append([i for i, slot in enumerate(self.inputs) if slot in needed])
+        return found
 
     def drop_unused(self) -> None:
         used, kept = set(self.outputs), []

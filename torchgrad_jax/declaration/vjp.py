@@ -1,0 +1,132 @@
+"""What backward is of an operation: an operation of its own, whose operands are the gradients and what was saved."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchgrad_jax.declaration import factors, numpy_forms
+from torchgrad_jax.declaration.operator import BoundOperator, bound_ever
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import ArgSpec, Signature
+from torchgrad_jax.runtime.value import Aval
+
+
+def single_of(outs: Sequence[Any]) -> Any:
+    return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+def conj_of(x: Any) -> Any:
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+class Vjp:
+    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again, windows: see `op`.
+    reshapes: see BoundOperator. results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
+    factors: what it makes, if that is one product; products: for each of its results. adds: it adds up what was
+    expanded, and that is all.
+    linear: it is in all of its operands together, as nothing was saved; adjoint: its own gradient, where that is known: the operator that it is of.
+    setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
+
+    __slots__ = (
+        "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
+        "reshapes", "differentiable", "factors", "products", "adds", "linear", "adjoint", "_plan", "_which", "__weakref__",
+    )  # fmt: skip
+    keeps_order, order = False, None
+
+    def __init__(
+        self, plan: Any, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
+    ) -> None:
+        sig: Any = plan._sig
+        self.device: Any = None
+        self.factors: factors.Factors | None = None
+        self.products: list[factors.Factors] = []
+        self.adds = False
+        self.name, self.differentiable = plan.name, True
+        self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
+        self._function, self._numpy, self._given = function, numpy, sig.specs
+        self._plan, self._which, self.linear = plan, which, not plan.saves
+        self.setting = getattr(sig.bop, "setting", None)
+        bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
+        self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
+        alone = bound is not None and bound.operator.linear is True and len(sig.specs) == 1 and len(sig.avals) == 1
+        self.adjoint: BoundOperator | None = bound if alone and self.linear else None
+        permutation = None if bound is None else bound.permutation(sig.specs)
+        self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+        first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
+        self.again = {first + i for i, name in enumerate(plan.saved_names) if bound is not None and name in bound.operator.again}
+        earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
+        self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
+        # The same derivative of the same operator at operands of other sizes is another Vjp.
+        self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
+        bound_ever.append(weakref.ref(self))
+
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+        """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
+        return self._kindred, (*specs, *self._given)
+
+    def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
+        """See the runtime's BoundOp."""
+        function = self._function(specs)
+        return function if self.setting is None else self.setting(function)
+
+    def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
+        """Its functions on NumPy arrays, where it has them."""
+        return None if self._numpy is None else self._numpy(specs)
+
+    def permutation(self, specs: Sequence[ArgSpec]) -> tuple[int, ...] | None:
+        """See BoundOperator."""
+        return self._permutation
+
+    def of_vectors(self) -> Vjp | None:
+        """The operation that does with vectors what this does element by element; None where there is none, as this adds up what was broadcast."""
+        found, avals = self._plan.of_vectors(), self._plan.avals
+        if found is None or any([a.shape != avals[0].shape for a in (*avals, *self._plan.input_avals)]):
+            return None
+        return found.vjp_of(self._which)
+
+    def check(self, specs: Sequence[ArgSpec]) -> None:
+        """Backward operations check nothing of their own."""
+
+
+def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
+    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
+    bound: Any = sig.bop
+    if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
+        wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
+        avals, keywords = [sig.specs[i] for i in inputs], bound._keywords()
+
+        def of_avals(function: Any) -> Any:
+            return lambda grad, *saved: function(grad, avals, *saved, **keywords)
+
+        of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=None if wanted.steps is None else of_avals(wanted.steps))
+        return lambda specs: of_all if specs[0] is sig.avals[0] else None
+    form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
+    several = form is not None and type(bound.layout[0]) is int
+    if form is None or not (several or inputs == (0,)):
+        return None
+    keywords, tensors = bound._keywords(), [s for s in sig.specs if isinstance(s, Aval)] if several else sig.specs[0]
+    grads = [a for a, there in zip(sig.avals, defined, strict=True) if there]
+
+    def on_operands(function: Callable[..., Any]) -> Callable[..., Any]:
+        def of_several_tensors(grad: Any, *numbers: Any) -> Any:
+            found = function(grad, tensors, *numbers, **keywords)
+            return single_of([found[i] for i in inputs])
+
+        def of_several_results(*arrays: Any) -> Any:
+            at = iter(arrays)
+            return function([next(at) if there else None for there in defined], tensors, **keywords)
+
+        if not sig.single:
+            return of_several_results
+        return of_several_tensors if several else lambda grad, *numbers: function(grad, tensors, *numbers, **keywords)
+
+    def numpy_form(specs: Sequence[ArgSpec]) -> Any:
+        alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
+        if several:  # they were not converted to a common dtype
+            alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
+        found = numpy_forms.applied(form, on_operands) if all(alike) else None
+        return found if found is None or found.steps is None else found._replace(steps=on_operands(found.steps))
+
+    return numpy_form
