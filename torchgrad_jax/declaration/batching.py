@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
+from torchgrad_jax.declaration.along import whole
 from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.forward import jvp_of
-from torchgrad_jax.declaration.leading import Leading, leading, reduced
+from torchgrad_jax.declaration.leading import Leading, first_bad, leading, reduced
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static, registry
 from torchgrad_jax.declaration.vjp import single_of
 from torchgrad_jax.runtime.baseline import Forms
@@ -82,14 +84,16 @@ class Batched:
 
     def as_another(self, specs: Sequence[ArgSpec]) -> Signature | None:
         """The Signature of an operator that does with the whole batch what this does, so that `jax.vmap` need not be traced; None where none is
-        known: it is of views that give all of the elements."""
+        known: it is of views that give all of the elements, and of what is along one dimension (`along.py`)."""
         one: Signature | None = self.one
         while one is not None and isinstance(one.bop, Batched):
             one = one.bop.as_another(one.specs)
-        if one is None or any(self.summed) or one.check is not None or self.mapped != (True,):
+        if one is None or any(self.summed) or one.check is not None:
             return None
-        whole = _view_of_all(one.bop, one, specs[0])
-        return None if whole is None else signature(whole, tuple(specs))
+        if self.mapped == (True,) and (view := _view_of_all(one.bop, one, specs[0])) is not None:
+            return signature(view, tuple(specs))
+        all_mapped = all([there or not isinstance(s, Aval) for s, there in zip(one.specs, self.mapped, strict=True)])
+        return whole(one, self.size_of(specs)) if all_mapped and any(self.mapped) else None
 
     def of_vectors(self) -> Any:
         """The operation that does with vectors what this does element by element, however often it is a batch; None where there is none."""
@@ -102,41 +106,43 @@ class Batched:
 
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its form where `leading` knows one. A program that is run often asks for the plan of what `jax.vmap` makes of it."""
-        run = self.leading() if self.of_vectors() is None else None
+        run = self.leading(specs, 1) if self.of_vectors() is None else None
         if run is None:
             return None
-        sizes = self._size(specs)
-        shapes = [((*(() if adds else sizes), *a.shape), a.dtype) for a, adds in zip(self.one.avals, self.summed, strict=True)]
-        alone = self.one.single
+        size = self.size_of(specs)
+        shapes = [(a.shape if adds else (size, *a.shape), a.dtype) for a, adds in zip(self.one.avals, self.summed, strict=True)]
+        checks = self.one.check is not None
+        alone = self.one.single and not checks
 
         def function(*arrays: Any) -> Any:
             found = run(arrays, 0)
             return found[0] if alone else tuple(found)
 
         def result(*arrays: Any) -> Any:
-            made = [stand_in(*given) for given in shapes]
+            made = [stand_in(*given) for given in shapes] + [stand_in((2,), np.dtype(np.int64))] * checks
             return made[0] if alone else tuple(made)
 
         return Forms(function, result, planned=True)
 
-    def _size(self, specs: Sequence[ArgSpec]) -> tuple[int]:
+    def size_of(self, specs: Sequence[ArgSpec]) -> int:
         sizes = [s.shape[0] for s, there in zip(specs, self.mapped, strict=True) if there and isinstance(s, Aval)]
-        return (sizes[0] if sizes else self.size,)
+        return sizes[0] if sizes else self.size
 
-    def leading(self) -> Leading | None:
+    def leading(self, specs: Sequence[ArgSpec], parts: int) -> Leading | None:
         """See `leading`: this batch's dimension is behind those that are in front."""
+        size = self.size_of(specs)
         exact = all([a.dtype.char in "fd" for a, adds in zip(self.one.avals, self.summed, strict=True) if adds])
-        inner = leading(self.one) if exact else None
+        inner = leading(self.one, parts * size) if exact else None
         if inner is None:
             return None
-        arrays_there = [isinstance(s, Aval) and not there for s, there in zip(self.one.specs, self.mapped, strict=True)]
-        summed, given = self.summed, self.size
+        the_same = [isinstance(s, Aval) and not there for s, there in zip(self.one.specs, self.mapped, strict=True)]
+        summed = self.summed
 
         def function(arrays: Sequence[Any], lead: int) -> list[Any]:
-            sizes = [x.shape[lead] for x, there in zip(arrays, self.mapped, strict=True) if there]
-            size = sizes[0] if sizes else given
-            inside = [x.reshape(*x.shape[:lead], 1, *x.shape[lead:]) if same else x for x, same in zip(arrays, arrays_there, strict=True)]
-            return [reduced(out, lead, size, adds) for out, adds in zip(inner(inside, lead + 1), summed, strict=True)]
+            inside = [x.reshape(*x.shape[:lead], 1, *x.shape[lead:]) if same else x for x, same in zip(arrays, the_same, strict=True)]
+            made = inner(inside, lead + 1)
+            found = [reduced(out, lead, size, adds) for out, adds in zip(made, summed, strict=False)]
+            return found + [first_bad(pairs, lead) for pairs in made[len(summed) :]]
 
         return function
 
@@ -186,12 +192,10 @@ class BatchedPlan(Plan):
             grads = [(aval, not total) for aval, total, there in zip(one.avals, bound.summed, defined, strict=True) if there]
             specs = tuple([aval for aval, _ in grads] + self._specs_saved())
             mapped = tuple([there for _, there in grads] + self._mapped_saved())
-            found = self._vjps[defined] = batched(signature(pull, specs), mapped, tuple([not bound.mapped[i] for i in one.inputs]), self._size())
+            found = self._vjps[defined] = batched(
+                signature(pull, specs), mapped, tuple([not bound.mapped[i] for i in one.inputs]), self.bound.size_of(self._sig.specs)
+            )
         return found
-
-    def _size(self) -> int:
-        sizes = [s.shape[0] for s, there in zip(self._sig.specs, self.bound.mapped, strict=True) if there and isinstance(s, Aval)]
-        return sizes[0] if sizes else self.bound.size
 
     def _specs_saved(self) -> list[ArgSpec]:
         return [self.bound.one.specs[i] if i >= 0 else self.one.avals[-1 - i] for i in self.one.saves]
@@ -208,7 +212,7 @@ class BatchedPlan(Plan):
             specs = tuple(self._specs_saved() + [bound.one.specs[i] for i in one.inputs])
             mapped = tuple(self._mapped_saved() + [bound.mapped[i] for i in one.inputs])
             summed = tuple([total for total, there in zip(bound.summed, one.outputs, strict=True) if there])
-            self._jvp = batched(signature(push, specs), mapped, summed, self._size())
+            self._jvp = batched(signature(push, specs), mapped, summed, bound.size_of(self._sig.specs))
         return self._jvp
 
     def apart(self) -> list[tuple[Any, tuple[int, ...]]]:

@@ -15,10 +15,10 @@ from jax import numpy as jnp
 from torchgrad_jax.declaration import dtypes, factors
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, BoundOperator, Together
+from torchgrad_jax.declaration.operator import ARRAY, NOT_IMPLEMENTED, SAME, BoundOperator, Static, Together, registry
 from torchgrad_jax.declaration.pulling import gradients
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
-from torchgrad_jax.declaration.vjp import Vjp, conj_of, numpy_vjp, single_of
+from torchgrad_jax.declaration.vjp import Vjp, conj_of, numpy_of_some, numpy_vjp, single_of
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, of_vectors, operands_read, signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
@@ -190,6 +190,10 @@ class Plan(PlanFields):
             self._gradients, self.saves = known, known[0]
             self.saved_names, self._made = tuple([f"input{i}" for i in self.saves]), lambda defined: factors.backward(known[1])
             return
+        if getattr(bound, "adjoint", None) is not None:
+            self.saves = tuple(range(1, len(sig.specs)))  # numbers
+            self.saved_names = tuple([f"input{i}" for i in self.saves])
+            return
         if getattr(bound, "linear", False):
             self.saves = self.saved_names = ()
             self._made = lambda defined: _transposed(sig, self.inputs, (), defined)
@@ -245,7 +249,7 @@ class Plan(PlanFields):
         """This Plan, saving only what is read. A backward operation is linear in the gradients and often in more: a derivative of it that kept all of
         its operands would depend, in a graph, on what it is not made of. And it is differentiated the sooner the less it computes in vain."""
         bound: Any = self._sig.bop
-        if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None or not self.saves:
+        if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None or not self.saves or bound.adjoint is not None:
             return self
         count, given = len(self.avals), self._sig.specs
         specs = [*self.avals, *[given[i] for i in self.saves]]
@@ -328,6 +332,12 @@ class Plan(PlanFields):
             found = known.plans[self.inputs] = plan(known, self.inputs)
         return found if type(found) is Plan and (found.inputs, found.saves, found.outputs) == (self.inputs, self.saves, self.outputs) else None
 
+    def _numpy_vjp(self, defined: tuple[bool, ...]) -> Any:
+        bound: Any = self._sig.bop
+        if isinstance(bound, Vjp) and bound.linear and self.inputs == tuple(range(len(self._sig.specs))):
+            return numpy_of_some(bound.of_plan._sig, bound.of_plan.inputs)
+        return numpy_vjp(self._sig, self.inputs, defined)
+
     def vjp_of(self, defined: tuple[bool, ...]) -> Any:
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
         then what was saved; its results: the gradients of `inputs`."""
@@ -336,11 +346,13 @@ class Plan(PlanFields):
         found = self._vjps.get(defined)
         if found is None:
             known = None if self._gradients is None else self._gradients[1]
-            form = numpy_vjp(self._sig, self.inputs, defined) if known is None else factors.forms(known)
+            form = self._numpy_vjp(defined) if known is None else factors.forms(known)
             found = self._vjps[defined] = Vjp(self, defined, self._made(defined), form)
             if len(self.inputs) == 1 and all(defined):
                 found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
             found.adds = self._adds
+            if self._adds and sum([isinstance(s, Aval) and s.shape != self.avals[0].shape for s in self.input_avals]) == 1:
+                found.adjoint = _expanding(self._sig, self.inputs[0])
             found.products = known or ([] if found.factors is None else [found.factors])
         return found
 
@@ -352,6 +364,13 @@ def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) ->
         return inputs, len(sig.specs)
     edges = bound.edges(sig.specs)
     return tuple([edges.index(i) for i in inputs]), len(edges)
+
+
+def _expanding(sig: Signature, operand: int) -> BoundOperator | None:
+    """The operator that expands an operand to the shape of the result."""
+    given, aval = sig.specs[operand], sig.avals[0]
+    alike = isinstance(given, Aval) and given.dtype == aval.dtype
+    return registry["expand"].bind((ARRAY, Static(aval.shape))) if alike else None
 
 
 def plan(sig: Signature, inputs: tuple[int, ...]) -> Plan | None:

@@ -20,7 +20,7 @@ from torchgrad_jax.declaration import factors
 from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.derivative import Plan, of_inputs
 from torchgrad_jax.declaration.operator import BoundOperator
-from torchgrad_jax.declaration.vjp import Vjp, conj_of, single_of
+from torchgrad_jax.declaration.vjp import Vjp, conj_of, is_linear_in_the_first, numpy_of_some, single_of
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval
@@ -40,8 +40,8 @@ class Jvp(Vjp):
 
     def of_vectors(self) -> Any:
         """See Vjp. None, too, where the result has a shape that it is not told by these operands, but by one that does not move."""
-        found, sig = self._plan.of_vectors(), self._plan._sig
-        given = [sig.specs[i] if i >= 0 else sig.avals[-1 - i] for i in (*self._plan.saves, *self._plan.inputs)]
+        found, sig = self.of_plan.of_vectors(), self.of_plan._sig
+        given = [sig.specs[i] if i >= 0 else sig.avals[-1 - i] for i in (*self.of_plan.saves, *self.of_plan.inputs)]
         told = np.broadcast_shapes(*[s.shape for s in given if isinstance(s, Aval)]) if found is not None else ()
         return jvp_of(found._sig, found) if found is not None and told == sig.avals[0].shape else None
 
@@ -57,10 +57,23 @@ def jvp_of(sig: Signature, plan: Plan) -> Any:
         by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
         product = factors.pushed(sig, plan.inputs, plan.saves)
-        found = plan.jvp = Jvp(plan, "forward", made, None if product is None else factors.forms([product]))
+        found = plan.jvp = Jvp(plan, "forward", made, _numpy_jvp(sig, plan) if product is None else factors.forms([product]))
         if product is not None:
             found.factors, found.products = product, [product]
     return found
+
+
+def _numpy_jvp(sig: Signature, plan: Plan) -> Any:
+    """The `numpy_form` of the forward derivative of what is linear."""
+    if not plan.saves:
+        return numpy_of_some(sig, plan.inputs)
+    bound, count = sig.bop, len(plan.saves)
+    if not is_linear_in_the_first(sig) or plan.saves != tuple(range(1, len(sig.specs))) or not isinstance(bound, BoundOperator):
+        return None
+    form = bound.numpy_form(sig.specs)
+    # The numbers are saved, and come before the tangent.
+    moved = None if form is None else form.changed(lambda f: lambda *given: f(given[count], *given[:count]))._replace(steps=None, planned=True)
+    return lambda specs: moved if specs[count].dtype == sig.specs[0].dtype else None
 
 
 def _is_its_own(sig: Signature, plan: Plan) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import numpy_products
+from torchgrad_jax.declaration.along import whole
 from torchgrad_jax.declaration.factors import OfMatrices, Sum, of_operator
 from torchgrad_jax.declaration.vjp import Vjp
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -25,16 +26,19 @@ from torchgrad_jax.runtime.vectors import specs_of_vectors
 Array = np.ndarray
 # Of the operands, and how many dimensions each has in front: the results, with as many. They may be views.
 Leading = Callable[[Sequence[Array], int], list[Array]]
+# Nanoseconds: to call a plan, and what it may take at most, which is less than `jax.vmap` takes to be traced.
+_CALL, _TRACE = 4_000.0, 400_000.0
 
 
-def leading(sig: Signature) -> Leading | None:
-    """The function of an operation; None where none is known."""
-    if sig.check is not None:
-        return None
+def leading(sig: Signature, parts: int) -> Leading | None:
+    """The function of an operation, where it is done for so many parts of a batch; None where none is known. The outcome of a check is a result."""
     own = getattr(sig.bop, "leading", None)
     if own is not None:
-        return own()
-    return _of_view(sig) or _of_products(sig) or _of_sums(sig) or _of_elements(sig)
+        return own(sig.specs, parts)
+    known = None
+    if sig.check is None:
+        known = _of_view(sig) or _of_products(sig) or _of_sums(sig) or _of_elements(sig) or _of_whole(sig)
+    return known or _one_by_one(sig, parts)
 
 
 def reduced(array: Array, at: int, size: int, adds: bool) -> Array:
@@ -42,6 +46,14 @@ def reduced(array: Array, at: int, size: int, adds: bool) -> Array:
     if array.shape[at] != size:
         array = np.broadcast_to(array, (*array.shape[:at], size, *array.shape[at + 1 :]))
     return summing((at,), array.dtype)(array) if adds else array
+
+
+def first_bad(pairs: Array, at: int) -> Array:
+    """Of the outcomes of a check for the parts of a batch, whose dimension is `at`, that of the first which is bad."""
+    if not pairs.shape[at]:
+        return np.zeros((*pairs.shape[:at], 2), pairs.dtype)
+    which = np.argmax(pairs[..., 0] != 0, at)
+    return np.take_along_axis(pairs, which[..., None, None], at).reshape(*pairs.shape[:at], 2)
 
 
 def _of_view(sig: Signature) -> Leading | None:
@@ -53,6 +65,46 @@ def _of_view(sig: Signature) -> Leading | None:
     if order is None:
         return None
     return lambda arrays, lead: [arrays[0].transpose(*range(lead), *[lead + dim for dim in order])]
+
+
+def _of_whole(sig: Signature) -> Leading | None:
+    if whole(sig, 1) is None:
+        return None
+
+    def function(arrays: Sequence[Array], lead: int) -> list[Array]:
+        shape, flat = _in_one_batch(sig, arrays, lead)
+        found: Any = whole(sig, math.prod(shape))
+        return [out.reshape(*shape, *out.shape[1:]) for out in found.baseline(*flat)]
+
+    return function
+
+
+def _one_by_one(sig: Signature, parts: int) -> Leading | None:
+    """Each part by itself, where that takes less than a trace would: the plan of one is there, as is what its derivatives are made of."""
+    plan: Any = sig.baseline
+    if plan is None or parts * (plan.cost + _CALL) > _TRACE:
+        return None
+
+    def function(arrays: Sequence[Array], lead: int) -> list[Array]:
+        shape, flat = _in_one_batch(sig, arrays, lead)
+        size, of_parts = math.prod(shape), [isinstance(s, Aval) for s in sig.specs]
+        made = [plan(*[x[i] if there else x for x, there in zip(flat, of_parts, strict=True)]) for i in range(size)]
+        if not made:
+            return [np.zeros((*shape, *a.shape), a.dtype) for a in sig.avals] + [np.zeros((*shape, 2), np.int64)] * (sig.check is not None)
+        return [np.array(outs).reshape(*shape, *np.shape(outs[0])) for outs in zip(*made, strict=True)]
+
+    return function
+
+
+def _in_one_batch(sig: Signature, arrays: Sequence[Array], lead: int) -> tuple[tuple[int, ...], list[Array]]:
+    """The dimensions in front, and the arrays with one for all of these."""
+    there = [isinstance(s, Aval) for s in sig.specs]
+    shape = np.broadcast_shapes(*[x.shape[:lead] for x, array in zip(arrays, there, strict=True) if array])
+    size, flat = math.prod(shape), list(arrays)
+    for i, x in enumerate(arrays):
+        if there[i]:
+            flat[i] = np.broadcast_to(x, (*shape, *x.shape[lead:])).reshape(size, *x.shape[lead:])
+    return shape, flat
 
 
 # ---------------------------------------------------------------------- element by element

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.declaration import factors, numpy_forms
 from torchgrad_jax.declaration.operator import BoundOperator, bound_ever
 from torchgrad_jax.runtime.baseline import Forms
@@ -22,16 +24,17 @@ def conj_of(x: Any) -> Any:
 
 
 class Vjp:
-    """A backward operation: a BoundOp whose own derivative is JAX's. which: tells it from the others of the Plan. again, windows: see `op`.
-    reshapes: see BoundOperator. results: the operands that the node itself has made, in PyTorch tensors of their own that writes give no other node.
-    factors: what it makes, if that is one product; products: for each of its results. adds: it adds up what was
-    expanded, and that is all.
-    linear: it is in all of its operands together, as nothing was saved; adjoint: its own gradient, where that is known: the operator that it is of.
-    setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced."""
+    """A backward operation: a BoundOp whose own derivative is JAX's. of_plan, which: whose it is, and which of those of the Plan.
+
+    again, windows: see `op`. reshapes: see BoundOperator. results: the operands that the node itself has made, in PyTorch tensors of their own that
+    writes give no other node. setting: puts a function into the surroundings in which the user's JAX code, where it is made of such, is to be traced.
+    factors: what it makes, if that is one product; products: for each of its results. adds: it adds up what was expanded, and that is all.
+    linear: it is in all of its operands together, as nothing was saved. adjoint: its own gradient, where that is an operator: the one that it is of.
+    """
 
     __slots__ = (
         "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
-        "reshapes", "differentiable", "factors", "products", "adds", "linear", "adjoint", "_plan", "_which", "__weakref__",
+        "reshapes", "differentiable", "factors", "products", "adds", "linear", "adjoint", "of_plan", "which", "__weakref__",
     )  # fmt: skip
     keeps_order, order = False, None
 
@@ -46,12 +49,12 @@ class Vjp:
         self.name, self.differentiable = plan.name, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
         self._function, self._numpy, self._given = function, numpy, sig.specs
-        self._plan, self._which, self.linear = plan, which, not plan.saves
+        self.of_plan, self.which, self.linear = plan, which, not plan.saves
         self.setting = getattr(sig.bop, "setting", None)
         bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
         self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
-        alone = bound is not None and bound.operator.linear is True and len(sig.specs) == 1 and len(sig.avals) == 1
-        self.adjoint: BoundOperator | None = bound if alone and self.linear else None
+        alone = isinstance(which, tuple) and is_linear_in_the_first(sig) and len(sig.avals) == 1 and plan.saves == tuple(range(1, len(sig.specs)))
+        self.adjoint: BoundOperator | None = bound if alone else None
         permutation = None if bound is None else bound.permutation(sig.specs)
         self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
@@ -81,13 +84,38 @@ class Vjp:
 
     def of_vectors(self) -> Vjp | None:
         """The operation that does with vectors what this does element by element; None where there is none, as this adds up what was broadcast."""
-        found, avals = self._plan.of_vectors(), self._plan.avals
-        if found is None or any([a.shape != avals[0].shape for a in (*avals, *self._plan.input_avals)]):
+        found, avals = self.of_plan.of_vectors(), self.of_plan.avals
+        if found is None or any([a.shape != avals[0].shape for a in (*avals, *self.of_plan.input_avals)]):
             return None
-        return found.vjp_of(self._which)
+        return found.vjp_of(self.which)
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
+
+
+def is_linear_in_the_first(sig: Signature) -> bool:
+    """Whether an operator is linear in its first operand, and its others are Python numbers."""
+    bound: Any = sig.bop
+    linear = isinstance(bound, BoundOperator) and (bound.operator.linear is True or bound.names[0] in (bound.operator.linear or ()))
+    return linear and isinstance(sig.specs[0], Aval) and all([isinstance(s, type) for s in sig.specs[1:]])
+
+
+def numpy_of_some(sig: Signature, inputs: tuple[int, ...]) -> Callable[..., Any] | None:
+    """The `numpy_form` of what an operator is of some of its operands, where it is linear in all of them together: the others are 0."""
+    bound: Any = sig.bop
+    form = bound.numpy_form(sig.specs) if isinstance(bound, BoundOperator) and bound.operator.linear is True else None
+    if form is None or not all([isinstance(s, Aval) for s in sig.specs]):
+        return None
+
+    def filled(function: Callable[..., Any]) -> Callable[..., Any]:
+        def of_some(*arrays: Any) -> Any:
+            given = [np.zeros(s.shape, s.dtype) if i not in inputs else arrays[inputs.index(i)] for i, s in enumerate(sig.specs)]
+            return function(*given)
+
+        return of_some
+
+    alone = Forms(filled(form.function), None if form.result is None else filled(form.result), planned=True)
+    return lambda specs: alone if [(s.shape, s.dtype) for s in specs] == [(sig.specs[i].shape, sig.specs[i].dtype) for i in inputs] else None
 
 
 def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
