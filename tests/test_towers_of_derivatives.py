@@ -33,6 +33,9 @@ OPERATORS = {
     "expand": ("expand", (ARRAY, Static((2, 3))), [(2, 1)]),
     "expand to more": ("expand", (ARRAY, Static((2, 3))), [(3,)]),
     "sum": ("sum", (ARRAY, Static(None), Static(False), Static(None)), [(2, 3)]),
+    "loss of one": ("mse_loss", (ARRAY, ARRAY, Static("mean")), [(), ()]),
+    "loss": ("mse_loss", (ARRAY, ARRAY, Static("mean")), [(3,), (3,)]),
+    "loss of each": ("smooth_l1_loss", (ARRAY, ARRAY, Static("none"), Static(1.0)), [(3,), (3,)]),
     "tanh": ("tanh", (ARRAY,), [(2, 3)]),
     "tanh of one": ("tanh", (ARRAY,), [()]),
     "relu": ("relu", (ARRAY,), [(4,)]),
@@ -150,9 +153,32 @@ def test_derivatives_of_a_network_need_no_trace(rows, nothing_is_traced):
 
 def test_a_gradient_of_what_is_linear_saves_nothing():
     sig = first("t", np.float32)
-    back = signature(plan(sig, (0,)).vjp, sig.avals)
+    back = signature(plan(sig, (0,)).vjp_of((True,)), sig.avals)
     again = plan(back, (0,))
-    assert type(again) is Plan and not again.saves and again.vjp is sig.bop and jvp_of(back, again) is back.bop
+    assert type(again) is Plan and not again.saves and again.vjp_of((True,)) is sig.bop and jvp_of(back, again) is back.bop
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"])
+def test_losses_of_one_number_each(loss):
+    """That a loss is reduced is not seen where there is but one."""
+    x, y = torch.tensor([0.5, 2.0], requires_grad=True), torch.tensor(0.8, requires_grad=True)
+    function = getattr(torch.nn.functional, loss)
+    found = torch.func.vmap(lambda x: function(x, y))(x)
+    each = torch.stack([function(part, y) for part in x])
+    assert found.shape == (2,) and torch.allclose(found, each)
+    weights = torch.tensor([1.0, 3.0])
+    for got, wanted in zip(torch.autograd.grad((found * weights).sum(), (x, y)), torch.autograd.grad((each * weights).sum(), (x, y)), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("size", [4, 3])
+def test_one_of_a_tuple_of_parts_is_differentiated_twice(size):
+    x = torch.arange(1.0, 5.0).requires_grad_()
+    part = x.split(size)[0]
+    (first,) = torch.autograd.grad((part**3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    assert torch.equal(second, 6 * x * (torch.arange(4) < size))
+    assert torch.equal(torch.func.jvp(lambda x: x.split(size)[0] * 2, (x,), (torch.ones(4),))[1], torch.full((size,), 2.0))
 
 
 def test_a_large_batch_of_what_is_not_known_is_mapped_by_jax():

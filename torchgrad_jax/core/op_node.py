@@ -96,7 +96,7 @@ class OpNode(Node, OpNodeFields):  # type: ignore[misc] # beside its dict and it
                 outs.append(zeros_of(one))
             else:
                 kept = saved if one is plan else [saved[i] for i in places]
-                found = calculus.call(one.vjp if defined is None else one.vjp_of(defined), (*given, *kept))
+                found = calculus.call(one.vjp or one.vjp_of(_ALONE) if defined is None else one.vjp_of(defined), (*given, *kept))
                 outs.append(found if plan.once is None else _refusing(one, found, kept))
         return tuple(outs)
 
@@ -168,7 +168,7 @@ def run_operator(node: Any, calculus: Any, grads: list[Any]) -> tuple[Any, ...]:
                     saved = saved_values(node)
                     break
     if plan.single:
-        outs = calculus.call(plan.vjp or plan.vjp_of((True,)), (grad, *saved))
+        outs = calculus.call(plan.vjp or plan.vjp_of(_ALONE), (grad, *saved))
     else:
         if len(grads) < len(plan.avals):
             grads = grads + [None] * (len(plan.avals) - len(grads))
@@ -288,6 +288,7 @@ def _view_made_in(node: Node) -> str:
     return node.made_in
 
 
+_ALONE = (True,)  # the only result has a gradient
 SEVERAL_VIEWS = frozenset(operator.node for operator in registry.values() if operator.gives_views)
 VIEW_NODES = SEVERAL_VIEWS | {operator.node for operator in registry.values() if operator.view is not None and operator.by_strides}
 _classes: dict[str, type[OpNode]] = {}

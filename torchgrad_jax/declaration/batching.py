@@ -180,8 +180,7 @@ class BatchedPlan(Plan):
         self._vjps, self.known_apart, self._others, self._unpacking = {}, None, None, None
         self.lists, self.once = False, None
         self.passes = one.undefined or (one.passes and not any(bound.summed) and all([bound.mapped[i] for i in one.inputs]))
-        # Of several operands together it is seldom asked for, as each has its own in a graph that is differentiated: see `apart`.
-        self.vjp = None if self.passes or len(self.inputs) > 1 else self.vjp_of((True,) * len(sig.avals))
+        self.vjp = None
 
     def vjp_of(self, defined: Flags) -> Any:
         """See Plan: the gradients of what is the same for all of the batch are added up."""

@@ -87,7 +87,7 @@ class Plan(PlanFields):
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
         self._sig, self.known_apart = sig, None
-        self.vjp = None if self.passes else self.vjp_of((True,) * len(sig.avals))
+        self.vjp = None
 
     def __copy__(self) -> Plan:
         made = PlanFields.__new__(type(self))
@@ -275,7 +275,7 @@ class Plan(PlanFields):
         found._vectors = found if vectors is self else lean or NO_VECTORS
         for name in ("saves", "saved_names", "origins"):
             setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
-        found.vjp = found.vjp_of((True,) * count)
+        found.vjp = None
         return found
 
     def reads(self, place: int, wanted: Sequence[bool]) -> bool:
@@ -327,6 +327,8 @@ class Plan(PlanFields):
         if bop is None or specs is None:
             return None
         known = sig if specs == sig.specs else signature(bop, specs)
+        if not getattr(known.baseline, "everywhere", False):  # the numbers are reduced after that: of one it is not seen
+            return None
         found = self if known is sig else known.plans.get(self.inputs)
         if found is None:
             found = known.plans[self.inputs] = plan(known, self.inputs)
@@ -342,6 +344,7 @@ class Plan(PlanFields):
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,
         then what was saved; its results: the gradients of `inputs`."""
         if (adjoint := getattr(self._sig.bop, "adjoint", None)) is not None:
+            self.vjp = adjoint
             return adjoint
         found = self._vjps.get(defined)
         if found is None:
@@ -350,6 +353,7 @@ class Plan(PlanFields):
             found = self._vjps[defined] = Vjp(self, defined, self._made(defined), form)
             if len(self.inputs) == 1 and all(defined):
                 found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
+            self.vjp = found if all(defined) else self.vjp
             found.adds = self._adds
             if self._adds and sum([isinstance(s, Aval) and s.shape != self.avals[0].shape for s in self.input_avals]) == 1:
                 found.adjoint = _expanding(self._sig, self.inputs[0])

@@ -12,7 +12,7 @@ class PlanFields:
     saves: tuple[int, ...]
     inputs: tuple[int, ...]
     node_class: Any
-    vjp: Any
+    vjp: Any  # the backward operation where all results have gradients, once `vjp_of` has been asked for it
     passes: bool
     undefined: bool
     single: bool

@@ -80,7 +80,7 @@ def _is_its_own(sig: Signature, plan: Plan) -> bool:
     """Whether the operation is linear in all that it is of, and all of that moves."""
     bound: Any = sig.bop
     linear = bound.operator.linear is True if isinstance(bound, BoundOperator) else isinstance(bound, Vjp) and bound.linear
-    if not linear or plan.saves or plan.inputs != tuple(range(len(sig.specs))):
+    if not linear or plan.saves or (len(sig.avals) == 1 and not sig.single) or plan.inputs != tuple(range(len(sig.specs))):
         return False
     return len(sig.specs) == 1 or (not sig.half and len({s.dtype for s in sig.specs if isinstance(s, Aval)}) == 1)
 

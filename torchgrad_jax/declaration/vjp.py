@@ -53,7 +53,7 @@ class Vjp:
         self.setting = getattr(sig.bop, "setting", None)
         bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
         self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
-        alone = isinstance(which, tuple) and is_linear_in_the_first(sig) and len(sig.avals) == 1 and plan.saves == tuple(range(1, len(sig.specs)))
+        alone = isinstance(which, tuple) and is_linear_in_the_first(sig) and sig.single and plan.saves == tuple(range(1, len(sig.specs)))
         self.adjoint: BoundOperator | None = bound if alone else None
         permutation = None if bound is None else bound.permutation(sig.specs)
         self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
@@ -104,7 +104,7 @@ def numpy_of_some(sig: Signature, inputs: tuple[int, ...]) -> Callable[..., Any]
     """The `numpy_form` of what an operator is of some of its operands, where it is linear in all of them together: the others are 0."""
     bound: Any = sig.bop
     form = bound.numpy_form(sig.specs) if isinstance(bound, BoundOperator) and bound.operator.linear is True else None
-    if form is None or not all([isinstance(s, Aval) for s in sig.specs]):
+    if form is None or not sig.single or not all([isinstance(s, Aval) for s in sig.specs]):
         return None
 
     def filled(function: Callable[..., Any]) -> Callable[..., Any]:
