@@ -35,6 +35,7 @@ def two_steps(name, backend):
     return {"losses": [step(), step()], "gradients": []}
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # which PyTorch's forward mode calls
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_has_the_losses_of_pytorch_or_else_the_same_ones_again(name):
     ours, expected = two_steps(name, "fused"), two_steps(name, "torch" if HAS_TORCH else "fused")

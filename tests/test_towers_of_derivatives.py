@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.declaration.batching import batched
+from torchgrad_jax.declaration.batching.leading import leading
 from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.forward import jvp_of
-from torchgrad_jax.declaration.leading import leading
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime._jax_compat import call_x64

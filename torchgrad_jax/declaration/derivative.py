@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, factors
+from torchgrad_jax.declaration import dtypes, factors, numpy_losses
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import ARRAY, NOT_IMPLEMENTED, SAME, BoundOperator, Static, Together, registry
@@ -338,7 +338,17 @@ class Plan(PlanFields):
         bound: Any = self._sig.bop
         if isinstance(bound, Vjp) and bound.linear and self.inputs == tuple(range(len(self._sig.specs))):
             return numpy_of_some(bound.of_plan._sig, bound.of_plan.inputs)
+        if isinstance(bound, BoundOperator) and bound.operator.numpy_of is numpy_losses.form:
+            return numpy_losses.vjp_form(bound, tuple(self._sig.specs), self._backward_of)
         return numpy_vjp(self._sig, self.inputs, defined)
+
+    def _backward_of(self, each: Signature) -> Any:
+        """The backward operation of another Signature for the same inputs, if these have the result's shape; and what it saves is like."""
+        made = plan(each, self.inputs)
+        alike = type(made) is Plan and (made.inputs, made.saves) == (self.inputs, self.saves)
+        if made is None or not alike or any([s.shape != each.avals[0].shape for s in made.input_avals if isinstance(s, Aval)]):
+            return None
+        return made.vjp_of((True,)), [each.specs[i] for i in made.saves]
 
     def vjp_of(self, defined: tuple[bool, ...]) -> Any:
         """The backward operation for the case that just these outputs have a gradient. Its operands: the defined gradients,

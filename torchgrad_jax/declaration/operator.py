@@ -102,6 +102,7 @@ class Operator:
     numpy: Form | None = None
     numpy_vjp: Form | None = None
     numpy_grads: Callable[[tuple[str, ...]], Forms] | None = None
+    numpy_of: Callable[[Any, Any], Forms | None] | None = None
     results: tuple[str, ...] | None = None
     inplace: bool | str = False
     written: str | None = None
@@ -254,6 +255,8 @@ class BoundOperator:
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, in the operands' order; None where it has none."""
         form = self.operator.numpy
+        if self.operator.numpy_of is not None:
+            return self.operator.numpy_of(self, specs)
         if form is None or self.operator.promote not in (None, "same"):
             return None
         targets = _number_dtypes(self, specs)
@@ -484,6 +487,7 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
         results it is given the list of their gradients, None for one that is not defined; where the first parameter is a list of tensors it is
         given their avals and returns the gradients of all.
     numpy_grads: the form of all gradients of the operands of these names: function of (grad, their avals, what their formulas save..., **statics).
+    numpy_of: gives the form for a BoundOperator and what its operands are like, where it is made for these (`numpy_losses.py`).
     results: field names of a named tuple result.
     inplace: also make the twin that writes into `self`; the name of another operator where the twin is differentiated as that one.
     written: of an operator that carries no gradient: the operator that its twin is to autograd nevertheless, of the operands and the result.

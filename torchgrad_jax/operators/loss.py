@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
+from torchgrad_jax.declaration import dtypes, numpy_indexing, numpy_losses, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes, where, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
@@ -62,7 +62,7 @@ def _fits_input(x: Aval, result: np.dtype) -> None:
 
 @op(
     "mse_loss(Tensor self, Tensor target, str reduction)", promote="common", validate=_common_floats("mse_cpu"), method=False, toplevel=False,
-    again=("self", "target"),
+    again=("self", "target"), numpy_of=numpy_losses.form,
     grads={"self": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (self - target)),
            "target": lambda grad, self, target, reduction: spread(grad, self, reduction) * (2 * (target - self))},
 )  # fmt: skip
@@ -78,7 +78,7 @@ def _smooth_l1_slope(d: Any, beta: float) -> Any:
 
 @op(
     "smooth_l1_loss(Tensor self, Tensor target, str reduction, float beta)", promote="common", method=False, toplevel=False,
-    node="SmoothL1LossBackward0", validate=_common_floats("smooth_l1_cpu"),
+    node="SmoothL1LossBackward0", validate=_common_floats("smooth_l1_cpu"), numpy_of=numpy_losses.form,
     grads={"self": lambda grad, self, target, reduction, beta: spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta),
            "target": lambda grad, self, target, reduction, beta: -spread(grad, self, reduction) * _smooth_l1_slope(self - target, beta)},
 )  # fmt: skip
@@ -99,6 +99,7 @@ def _huber_slope(d: Any, delta: float) -> Any:
 
 @op(
     "huber_loss(Tensor self, Tensor target, str reduction, float delta)", promote="common", validate=_huber_types, method=False, toplevel=False,
+    numpy_of=numpy_losses.form,
     grads={"self": lambda grad, self, target, reduction, delta: spread(grad, self, reduction) * _huber_slope(self - target, delta),
            "target": lambda grad, self, target, reduction, delta: -spread(grad, self, reduction) * _huber_slope(self - target, delta)},
 )  # fmt: skip
@@ -196,7 +197,7 @@ def _with_logits_types(x: Aval, y: Aval, weight: Aval | None, pos_weight: Aval |
     "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight, Tensor? pos_weight, str reduction)", promote="common",
     validate=_with_logits_types,
     constants={n: "binary_cross_entropy_with_logits" for n in ("weight", "pos_weight")},
-    method=False, toplevel=False, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
+    method=False, toplevel=False, numpy_of=numpy_losses.form, grads={"self": _with_logits_grad, "target": _with_logits_target_grad},
 )  # fmt: skip
 def binary_cross_entropy_with_logits(x: Any, y: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
     """Binary cross entropy of sigmoid(self), without overflow."""
@@ -215,7 +216,7 @@ def _soft_margin_types(x: Aval, y: Aval, **_: Any) -> None:
 
 
 @op("soft_margin_loss(Tensor self, Tensor target, str reduction)", promote="common", method=False, toplevel=False, validate=_soft_margin_types,
-    constants={"target": "soft_margin_loss"}, real="soft_margin_loss",
+    numpy_of=numpy_losses.form, constants={"target": "soft_margin_loss"}, real="soft_margin_loss",
     grads={"self": lambda grad, self, target, reduction: -spread(grad, self, reduction) * target * sigmoid_of(-target * self)})  # fmt: skip
 def soft_margin_loss(x: Any, y: Any, reduction: str) -> Any:
     """log(1 + exp(-target * self))."""

@@ -6,8 +6,8 @@ A program is a function of a torch-shaped namespace: it seeds the generator, bui
 from collections.abc import Callable
 from typing import Any
 
-from compat_suite.benchmarks.everyday import derivatives, generative, networks, numerics, sequences
+from compat_suite.benchmarks.everyday import derivatives, generative, networks, numerics, sequences, transforms
 
 PROGRAMS: dict[str, Callable[[Any], Callable[[], float]]] = {
-    program.__name__: program for family in (generative, networks, sequences, derivatives, numerics) for program in family.PROGRAMS
+    program.__name__: program for family in (generative, networks, sequences, derivatives, transforms, numerics) for program in family.PROGRAMS
 }

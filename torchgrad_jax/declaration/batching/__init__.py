@@ -9,10 +9,10 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.along import whole
+from torchgrad_jax.declaration.batching.along import whole
+from torchgrad_jax.declaration.batching.leading import Leading, first_bad, leading, reduced
 from torchgrad_jax.declaration.derivative import Plan, plan
 from torchgrad_jax.declaration.forward import jvp_of
-from torchgrad_jax.declaration.leading import Leading, first_bad, leading, reduced
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static, registry
 from torchgrad_jax.declaration.vjp import single_of
 from torchgrad_jax.runtime.baseline import Forms

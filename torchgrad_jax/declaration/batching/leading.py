@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import numpy_products
-from torchgrad_jax.declaration.along import whole
+from torchgrad_jax.declaration.batching.along import whole
 from torchgrad_jax.declaration.factors import OfMatrices, Sum, of_operator
 from torchgrad_jax.declaration.vjp import Vjp
 from torchgrad_jax.runtime.baseline.reducing import summing

@@ -1,0 +1,75 @@
+"""Losses of new sizes need no trace: their forms, and those of their gradients, are what their plans are, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import torchgrad_jax as torch
+from torchgrad_jax.declaration.derivative import plan
+from torchgrad_jax.declaration.operator import ARRAY, Static
+from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.baseline import NumPyForm
+from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.operation import Signature, signature
+from torchgrad_jax.runtime.value import aval_of
+
+pytestmark = pytest.mark.operators
+
+# An operator, its arguments after the tensors, and how many tensors it has.
+LOSSES = [
+    ("mse_loss", 2, ()), ("smooth_l1_loss", 2, (0.7,)), ("huber_loss", 2, (0.7,)), ("soft_margin_loss", 2, ()),
+    ("binary_cross_entropy_with_logits", 2, ()), ("binary_cross_entropy_with_logits", 3, ()), ("binary_cross_entropy_with_logits", 4, ()),
+]  # fmt: skip
+SHAPES = [(5, 3), (7,), ()]
+
+
+def bound(name, tensors, others, reduction):
+    absent = [Static(None)] * (4 - tensors) if name.startswith("binary") else []
+    return registry[name].bind((*[ARRAY] * tensors, *absent, Static(reduction), *map(Static, others)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(("name", "tensors", "others"), LOSSES)
+def test_forms_and_plans_have_the_same_bits(name, tensors, others, reduction, shape, dtype):
+    random = np.random.default_rng(0)
+    given = [np.asarray(random.uniform(0.1, 0.9, shape), dtype) for _ in range(tensors)]
+    sig = signature(bound(name, tensors, others, reduction), tuple([aval_of(shape, np.dtype(dtype), CPU)] * tensors))
+    made, operands = [sig], [given]
+    for inputs in [(0,)] + [(0, 1)] * (name != "soft_margin_loss"):
+        there = plan(sig, inputs)
+        made.append(signature(there.vjp_of((True,)), (sig.avals[0], *[sig.specs[i] for i in there.saves])))
+        operands.append([np.asarray(1.7, dtype), *[given[i] for i in there.saves]])
+        assert len(made[-1].avals) == len(inputs)
+    for one, arrays in zip(made, operands, strict=True):
+        assert not shape or type(one.baseline) is NumPyForm
+        for aval, of_form, of_plan in zip(one.avals, one.baseline(*arrays), one._plan()(*arrays), strict=True):
+            assert aval.shape == np.shape(of_form) and np.array_equal(of_form, of_plan)
+
+
+def test_a_new_size_is_not_traced(monkeypatch):
+    def loss_of(n):
+        x = torch.arange(float(n)).requires_grad_()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(x, torch.ones(n))
+        loss.backward()
+        return loss.item(), x.grad.tolist()
+
+    loss_of(6)
+    monkeypatch.setattr(Signature, "_trace", lambda sig: pytest.fail(f"{sig.bop.name} is traced"))
+    loss, gradient = loss_of(9)
+    x = np.arange(9.0)
+    assert loss == pytest.approx(np.log1p(np.exp(-x)).mean(), rel=1e-6)
+    assert gradient == pytest.approx(-1 / (1 + np.exp(x)) / 9, abs=1e-7)
+
+
+def test_what_expands_or_has_two_dtypes_is_traced():
+    loss = torch.nn.functional.mse_loss
+    x, y = torch.ones(4, 3, requires_grad=True), torch.zeros(4, 3, dtype=torch.float64)
+    loss(x, y).backward()
+    assert loss(x, y).dtype is torch.float64 and torch.allclose(x.grad, torch.full((4, 3), 2 / 12))
+    target = torch.zeros(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="broadcasting"):
+        loss(torch.ones(4, 3), target, reduction="sum").backward()
+    assert target.grad.tolist() == [-8, -8, -8]
