@@ -329,3 +329,13 @@ def test_what_was_kept_of_a_trace_says_that_it_has_no_value():
 def test_within_jit_of_the_users_it_is_one_program():
     f = torch.to_jax(lambda x: torch.tanh(x).sum())
     assert "tanh" in jax.jit(f).lower(array(3)).as_text()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["median", "nanmedian", "kthvalue"])
+def test_one_element_of_an_order_is_compiled_and_mapped(name, dtype):
+    x = np.random.RandomState(0).randn(4, 5).astype(dtype)
+    pure = torch.to_jax(lambda x: getattr(x, name)(*[3] * (name == "kthvalue"), dim=-1).values)
+    with jax.enable_x64(dtype is np.float64):
+        for found in (jax.jit(pure)(x), jax.vmap(pure)(x)):
+            np.testing.assert_array_equal(found, np.sort(x)[:, 2])

@@ -58,7 +58,7 @@ def sorted_order(x: Any, dim: int, descending: bool) -> Any:
 
     Elements of at most 32 bits are sorted as one integer with their place, which XLA does several times faster than pairs.
     """
-    n = x.shape[dim]
+    dim, n = dim % x.ndim, x.shape[dim]  # it is counted from the end where a loop is said otherwise
     if x.dtype.itemsize <= 4 and n < 2**31 and has_x64():
         place = lax.broadcasted_iota(np.int64, x.shape, dim)
         bits = _ordered_bits(x).astype(np.int64)
