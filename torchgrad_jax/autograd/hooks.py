@@ -89,7 +89,7 @@ def laid_out(calculus: Calculus, node: Node, outs: tuple[Any, ...], received: Se
         laid[i] = g
     others = node.plan.others() if isinstance(node, OpNode) and len(outs) < len(laid) and outs.count(None) < len(outs) else None
     if others is not None:
-        found = calculus.call(others.vjp, (received[0],))
+        found = calculus.call(others.vjp_of((True,)), (received[0],))
         for i, g in zip(others.places, found if type(found) is tuple else (found,), strict=True):
             laid[i] = g
     for i, g in node.for_others().items():

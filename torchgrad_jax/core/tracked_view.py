@@ -161,7 +161,7 @@ class ViewOfBase(Node):
             signatures.append(sig)
             aval = sig.avals[0]
         for sig, link in zip(reversed(signatures), reversed(links), strict=True):
-            grad = calculus.call(plan_of(sig, 1).vjp, (grad, *link.numbers))
+            grad = calculus.call(plan_of(sig, 1).vjp_of((True,)), (grad, *link.numbers))
         return grad
 
 
