@@ -190,13 +190,11 @@ class Plan(PlanFields):
             self._gradients, self.saves = known, known[0]
             self.saved_names, self._made = tuple([f"input{i}" for i in self.saves]), lambda defined: factors.backward(known[1])
             return
-        if getattr(bound, "adjoint", None) is not None:
-            self.saves = tuple(range(1, len(sig.specs)))  # numbers
+        adjoint = getattr(bound, "adjoint", None) is not None
+        if adjoint or getattr(bound, "linear", False):
+            self.saves = tuple(range(1, len(sig.specs))) if adjoint else ()  # numbers
             self.saved_names = tuple([f"input{i}" for i in self.saves])
-            return
-        if getattr(bound, "linear", False):
-            self.saves = self.saved_names = ()
-            self._made = lambda defined: _transposed(sig, self.inputs, (), defined)
+            self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
             return
         self.saves = tuple(range(len(sig.specs)))
         self._made = lambda defined: _from_jax(sig, self.inputs, defined)

@@ -173,11 +173,11 @@ class BatchedPlan(Plan):
 
     def __init__(self, sig: Signature, bound: Batched, one: Plan) -> None:
         for name in Plan.FIELDS:
-            if name not in ("vjp", "jvp") and hasattr(one, name):
+            if name not in ("vjp", "jvp", "_vectors") and hasattr(one, name):
                 setattr(self, name, getattr(one, name))
         self.one, self.bound, self._sig, self._jvp = one, bound, sig, None
         self.avals, self.output_avals = sig.avals, sig.avals[: len(one.output_avals)]
-        self._vjps, self.known_apart, self._others, self._unpacking = {}, None, None, None
+        self._vjps, self.known_apart, self._others, self._unpacking, self._vectors = {}, None, None, None, None
         self.lists, self.once = False, None
         self.passes = one.undefined or (one.passes and not any(bound.summed) and all([bound.mapped[i] for i in one.inputs]))
         self.vjp = None
