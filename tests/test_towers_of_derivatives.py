@@ -171,6 +171,28 @@ def test_losses_of_one_number_each(loss):
         torch.testing.assert_close(got, wanted)
 
 
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_every_call_has_the_bits_of_the_first_where_that_is_asked_for(deterministic):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(7, 9), torch.nn.Softmax(-1), torch.nn.Linear(9, 5), torch.nn.LogSoftmax(-1))
+    parameters, x = {k: v.detach() for k, v in net.named_parameters()}, torch.randn(6, 7)
+
+    def value(parameters, x):
+        return torch.func.functional_call(net, parameters, (x,)).exp().square().sum()
+
+    mapped = torch.func.vmap(torch.func.grad(value), (None, 0))
+    made = [mapped(parameters, x)["0.weight"].numpy() for _ in range(30)]
+    made += [torch.func.grad(lambda p: torch.func.vmap(value, (None, 0))(p, x).sum())(parameters)["0.weight"].numpy() for _ in range(30)]
+    for calls in (made[:30], made[30:]):
+        assert all([np.array_equal(calls[0], found) for found in calls])
+
+
 @pytest.mark.parametrize("size", [4, 3])
 def test_one_of_a_tuple_of_parts_is_differentiated_twice(size):
     x = torch.arange(1.0, 5.0).requires_grad_()

@@ -246,9 +246,9 @@ class Signature(SignatureFields):
 
     @property
     def in_lists(self) -> Plan | NumPyForm | None:
-        """`baseline` where it is to be part of a list of calls that is run again and again."""
+        """`baseline` where it is to be part of a list of calls that is run again and again. A form's last digits may be others than its plan's."""
         found = self.baseline
-        if isinstance(found, NumPyForm) and found.planned:
+        if isinstance(found, NumPyForm) and found.planned and not (modes.deterministic or modes.same_tier_blocks):
             if self._listed is None:
                 with timed(TRACING):
                     self._listed = self._plan() or found
