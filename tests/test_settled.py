@@ -233,7 +233,7 @@ def test_gradients_of_sums_on_the_short_way_are_those_of_the_first_run(short, na
     """Where they are memory of their own, and where they look at the same elements again and again."""
     x = tj.linspace(-1, 1, math.prod(shape)).reshape(shape).requires_grad_()
     found = []
-    for _ in range(10):  # a mean becomes part of a list of calls later, and a collection of garbage may make another program of a run
+    for _ in range(10):  # a mean becomes part of a list of calls later, and among all tests a run has been another program
         x.grad = None
         getattr(x.exp(), name)(*(() if dim is None else (dim, keepdim))).sin().sum().backward()
         found.append(x.grad.numpy())
