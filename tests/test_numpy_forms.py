@@ -215,28 +215,25 @@ _SORTED = {"sort", "sort_stable", "argsort", "topk"}
 _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
 _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
-# To rounding: test_small_systems.py, test_numpy_products.py.
-_ROUNDED = {
-    "linalg_cholesky_ex",
-    "linalg_cholesky",
-    "linalg_cholesky_ex_checked",
-    "cholesky",
-    "linalg_solve",
-    "linalg_inv",
-    "linalg_inv_ex_checked",
-    "linalg_slogdet",
-    "mm",
-    "bmm",
-    "linear_addmm",
-}
+# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py.
+_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *[name for name in registry if name.startswith("linalg_")]}
+# test_numpy_placing.py.
+PLACED = {
+    f"{name}{twin}"
+    for name in ("embedding_bag", "embedding_bag_max", "scatter_src", "scatter_value", "scatter_reduce", "scatter_reduced")
+    for twin in ("", "_checked")
+} | {
+    "masked_scatter", "logcumsumexp", "cummin", "take_along_dim", "cummax", "_one_hot", "median_dim", "as_strided_scatter", "mode", "nanmedian_dim",
+    "_histc", "kthvalue",
+}  # fmt: skip
 
 
 def _is_planned(form: Any) -> bool:  # test_numpy_rows.py
     return getattr(form, "planned", False)
 
 
-WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None and o.name not in _ROUNDED and not _is_planned(o.numpy))
-WITH_GRADIENT = sorted(o.name for o in registry.values() if o.numpy_vjp is not None and not _is_planned(o.numpy_vjp))
+WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None and o.name not in _ROUNDED | PLACED and not _is_planned(o.numpy))
+WITH_GRADIENT = sorted(o.name for o in registry.values() if o.numpy_vjp is not None and o.name not in _ROUNDED and not _is_planned(o.numpy_vjp))
 
 
 def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:

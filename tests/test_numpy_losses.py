@@ -73,3 +73,58 @@ def test_what_expands_or_has_two_dtypes_is_traced():
     with pytest.warns(UserWarning, match="broadcasting"):
         loss(torch.ones(4, 3), target, reduction="sum").backward()
     assert target.grad.tolist() == [-8, -8, -8]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(3, 4), (5,), (), (0, 3), (300, 7)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_binary_cross_entropy_is_what_it_says(shape, reduction, weighted):
+    rng = np.random.default_rng(0)
+    arrays = [rng.random(shape).astype(np.float32) for _ in range(3)]
+    x, y, w = (torch.tensor(a) for a in arrays)
+    x.requires_grad_(), y.requires_grad_()
+    loss = torch.nn.functional.binary_cross_entropy(x, y, w if weighted else None, reduction=reduction)
+    gradients = torch.autograd.grad((loss * 3).sum(), (x, y))
+    a, b, c = (a.astype(np.float64) for a in arrays)
+    c = c if weighted else np.ones_like(c)
+    with np.errstate(all="ignore"):
+        share = 1 / max(a.size, 1) if reduction == "mean" else 1
+        each = -c * (b * np.log(a) + (1 - b) * np.log1p(-a))
+        want = each if reduction == "none" else each.sum() / np.float64(a.size if reduction == "mean" else 1)
+    np.testing.assert_allclose(loss.detach().numpy(), want, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(gradients[0].numpy(), 3 * share * c * (a - b) / ((1 - a) * a), rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[1].numpy(), 3 * share * c * (np.log1p(-a) - np.log(a)), rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("input", "target", "which"), [([0.1, 1.2], [0.0, 1.0], "input"), ([0.1, float("nan")], [0.0, 1.0], "input"),
+                                                        ([0.1, 0.2], [0.0, -0.1], "target"), ([0.1, 2.0], [0.0, 2.0], "input")])  # fmt: skip
+def test_binary_cross_entropy_refuses_what_is_no_probability_in_every_call(input, target, which):
+    x, good = torch.tensor(input), torch.tensor([0.5, 0.5])
+    for _ in range(8):
+        assert torch.nn.functional.binary_cross_entropy(good, good).isfinite()
+        with pytest.raises(RuntimeError, match=f"all elements of {which} should be between 0 and 1"):
+            torch.nn.functional.binary_cross_entropy(x, torch.tensor(target)).item()
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_divisions_of_integers_refuse_zeros_in_every_call(name):
+    divide, numpys = getattr(torch, name), getattr(np, name)
+    for n in (3, 4, 3, 5, 3, 3, 3):
+        x, y = torch.arange(-n, n), torch.arange(1, 2 * n + 1) * torch.tensor([1, -1] * n)
+        assert divide(x, y).tolist() == numpys(x.numpy(), y.numpy()).tolist()
+        assert divide(x[:, None], y).tolist() == numpys(x.numpy()[:, None], y.numpy()).tolist()
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            divide(x, y - y[n]).tolist()
+
+
+def test_a_check_of_another_size_is_not_traced(monkeypatch):
+    def step(n):
+        x, i = torch.linspace(0.1, 0.9, n).requires_grad_(), torch.arange(n)
+        torch.nn.functional.binary_cross_entropy(x, torch.ones(n)).backward()
+        return x.grad.tolist(), (i // (i + 1)).tolist(), (i % (i + 2)).tolist()
+
+    step(6)
+    monkeypatch.setattr(Signature, "_trace", lambda sig: pytest.fail(f"{sig.bop.name} is traced"))
+    gradient, quotient, rest = step(9)
+    assert gradient == pytest.approx((-1 / np.linspace(0.1, 0.9, 9) / 9).tolist(), rel=1e-5)
+    assert (quotient, rest) == ([0] * 9, list(range(9)))

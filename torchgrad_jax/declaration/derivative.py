@@ -336,8 +336,8 @@ class Plan(PlanFields):
         bound: Any = self._sig.bop
         if isinstance(bound, Vjp) and bound.linear and self.inputs == tuple(range(len(self._sig.specs))):
             return numpy_of_some(bound.of_plan._sig, bound.of_plan.inputs)
-        if isinstance(bound, BoundOperator) and bound.operator.numpy_of is numpy_losses.form:
-            return numpy_losses.vjp_form(bound, tuple(self._sig.specs), self._backward_of)
+        if isinstance(bound, BoundOperator) and isinstance(bound.operator.numpy_of, numpy_losses.Loss):
+            return bound.operator.numpy_of.vjp(bound, tuple(self._sig.specs), self._backward_of)
         return numpy_vjp(self._sig, self.inputs, defined)
 
     def _backward_of(self, each: Signature) -> Any:

@@ -305,7 +305,8 @@ def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
-def _strided_places(size: Shape, stride: Shape, offset: int | None) -> Array:
+def strided_places(size: Shape, stride: Shape, offset: int | None) -> Array:
+    """Where in a base's memory the elements are that are read by strides."""
     found = np.array(offset or 0)
     for n, s in zip(size, stride, strict=True):
         found = np.add.outer(found, np.arange(n) * s)
@@ -319,7 +320,7 @@ def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int | 
     return stand_in(size, x.dtype) if inside else None
 
 
-as_strided = Forms(lambda x, size, stride, storage_offset: x.reshape(-1)[_strided_places(size, stride, storage_offset)], _strided_result)
+as_strided = Forms(lambda x, size, stride, storage_offset: x.reshape(-1)[strided_places(size, stride, storage_offset)], _strided_result)
 
 
 # ---------------------------------------------------------------------- joining
@@ -392,6 +393,16 @@ def _block_diag_result(tensors: list[Array]) -> Array | None:
         return None
     shapes = [_matrix(t).shape for t in tensors]
     return stand_in((sum([s[0] for s in shapes]), sum([s[1] for s in shapes])), tensors[0].dtype)
+
+
+def block_diag_vjp(grad: Array, avals: Sequence[Aval]) -> tuple[Array, ...]:
+    """The blocks."""
+    found, row, column = [], 0, 0
+    for aval in avals:
+        height, width = (1, 1, *aval.shape)[-2:]
+        found.append(grad[row : row + height, column : column + width].reshape(aval.shape))
+        row, column = row + height, column + width
+    return tuple(found)
 
 
 block_diag = Forms(_block_diag, _block_diag_result)

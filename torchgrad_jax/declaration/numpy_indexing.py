@@ -16,7 +16,7 @@ from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
-from torchgrad_jax.runtime.baseline.loops import SUM, along, are_beside
+from torchgrad_jax.runtime.baseline.loops import LAST, LEAST, MOST, SUM, along, are_beside
 from torchgrad_jax.runtime.native.handlers import are_within, losses_of_classes, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
@@ -33,6 +33,9 @@ _FEW = 1 << 10
 _ORDERED = "fdil"
 # So few of however many it finds in one pass (`native/ordering.pxd`).
 _FEW_OF_MANY = 64
+# Beside those of the loops a way to put several elements to one place.
+PRODUCT = LEAST + 1
+_FOLDS = {MOST: np.maximum, LEAST: np.minimum, PRODUCT: np.multiply}
 
 
 def packing(size: int, dim: int) -> int:
@@ -50,7 +53,7 @@ def _told(shape: Shape, dtype: np.dtype, checked: bool) -> Any:
     return (found, stand_in((2,), np.dtype(np.int64))) if checked else found
 
 
-def _forms(
+def reading(
     read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
     outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None, picks: bool = True,
 ) -> Forms:  # fmt: skip
@@ -70,7 +73,7 @@ def _forms(
     return Forms(read if inside is None else checked, result, True, picks=picks)
 
 
-def _in_range(index: Array, size: int, low: int = 0) -> bool:
+def in_range(index: Array, size: int, low: int = 0) -> bool:
     """Whether all of an index is in [low, size)."""
     if index.dtype == np.int64:
         return are_within(contiguous(index), low, size - low)
@@ -97,7 +100,7 @@ def _index_shape(x: Array, indices: Sequence[Array], dims: Shape) -> Shape:
 
 
 def _are_inside(x: Array, indices: Sequence[Array], dims: Shape) -> bool:
-    return all([_in_range(i, x.shape[d], -x.shape[d]) for i, d in zip(indices, dims, strict=True)])
+    return all([in_range(i, x.shape[d], -x.shape[d]) for i, d in zip(indices, dims, strict=True)])
 
 
 def _all_clipped(x: Array, indices: Sequence[Array], dims: Shape) -> tuple[Any, ...]:
@@ -113,8 +116,8 @@ def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
     return RIGHT
 
 
-index = _forms(_index, _index_shape)
-index_checked = _forms(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
+index = reading(_index, _index_shape)
+index_checked = reading(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
 masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
                       lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip
 
@@ -131,7 +134,7 @@ def _put_into(x: Array, values: Array, indices: Sequence[Array], dims: Shape, ac
     x, places = np.ascontiguousarray(x), np.zeros((), np.int64)
     for n, index in zip(x.shape, indices, strict=False):
         index = index.astype(np.int64, copy=False)
-        if (accumulate or len(dims) > 1) and not _in_range(index, n):  # NumPy counts from the end, too
+        if (accumulate or len(dims) > 1) and not in_range(index, n):  # NumPy counts from the end, too
             index = np.where(index < 0, index + n, index)
         places = index if len(dims) == 1 else places * n + index
     shape = (*places.shape, *x.shape[len(dims) :])
@@ -159,7 +162,7 @@ def _added_at(grad: Array, aval: Aval, *indices: Array, dims: Shape) -> Array:
     if not front and dims[-1] - dims[0] == count - 1:  # they are where the first of them was
         many = range(len(np.broadcast_shapes(*[i.shape for i in indices])))
         grad = np.moveaxis(grad, [dims[0] + k for k in many], many)
-    inside = [i if _in_range(i, shape[d], -shape[d]) else np.clip(i, -shape[d], shape[d] - 1) for i, d in zip(indices, dims, strict=True)]
+    inside = [i if in_range(i, shape[d], -shape[d]) else np.clip(i, -shape[d], shape[d] - 1) for i, d in zip(indices, dims, strict=True)]
     found = _put_into(np.zeros([shape[d] for d in order], grad.dtype), grad, inside, tuple(range(count)), True)
     return found if front else found.transpose(np.argsort(order))
 
@@ -195,7 +198,7 @@ def _has_loop(x: Array, index: Array, dim: int) -> bool:
     return index.dtype == np.int64 and index.size > 0 and are_beside(x.shape, index.shape, dim)
 
 
-def _along(x: Array, index: Array, dim: int) -> Array:
+def picked_along(x: Array, index: Array, dim: int) -> Array:
     """The elements that `index`, in range, picks along `dim`, at its own place in the other dimensions."""
     if _has_loop(x, index, dim):
         found = along("pick_along", x, index, dim=dim, length=x.shape[dim], told=(index.shape[dim],), shape=index.shape)
@@ -206,15 +209,43 @@ def _along(x: Array, index: Array, dim: int) -> Array:
     return x[tuple(key)]
 
 
+def cut(src: Array, index: Array) -> Array:
+    """The part of `src` that `index` says where to put."""
+    return src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
+
+
+def put_along(x: Array | Shape, index: Array, src: Array, dim: int, how: int) -> Array:
+    """The `cut` of `src` put at `index`, in range, along `dim` of a copy of an array, or of zeros of this shape. how: what becomes of several for one
+    place, as `loops` tells it, or PRODUCT."""
+    into, shape, src = ((), x, cut(src, index)) if isinstance(x, tuple) else ((x,), x.shape, cut(src, index))
+    if how != PRODUCT and index.dtype == np.int64 and index.size and are_beside(shape, index.shape, dim):
+        found = along("put_along", src, index, *into, dim=dim, length=shape[dim], told=(index.shape[dim], how, len(into)), shape=shape)
+        if found is not None:
+            return found
+    out = np.array(x, order="C") if into else np.zeros(shape, src.dtype)
+    steps = [n // out.itemsize for n in out.strides]
+    places: Any = index.astype(np.int64, copy=False) * steps[dim]
+    for d, place in enumerate(_grid(index.shape)):
+        if d != dim:
+            places = places + place * steps[d]
+    if how == LAST:
+        out.reshape(-1)[places.reshape(-1)] = src.reshape(-1)
+    elif how == SUM:
+        add_rows(out.reshape(-1, 1), places.reshape(-1), src.reshape(-1, 1))
+    else:
+        _FOLDS[how].at(out.reshape(-1), places.reshape(-1), src.reshape(-1))
+    return out
+
+
 def _along_shape(x: Array, index: Array, dim: int) -> Shape | None:
     return index.shape if x.ndim and index.ndim and index.size else None
 
 
 def _inside(x: Array, index: Array, dim: int) -> bool:
-    return _in_range(index, x.shape[dim])
+    return in_range(index, x.shape[dim])
 
 
-def _clipped(x: Array, index: Array, dim: int) -> tuple[Array, Array]:
+def clipped_along(x: Array, index: Array, dim: int) -> tuple[Array, Array]:
     return x, np.clip(index, 0, max(x.shape[dim] - 1, 0))
 
 
@@ -223,11 +254,19 @@ def _outside_along(x: Array, index: Array, dim: int) -> Array:
     return _outcome(index[(index < 0) | (index >= size)], size, dim)
 
 
-index_select, index_select_checked = _forms(_rows, _rows_shape), _forms(_rows, _rows_shape, _inside, _outside_along, _clipped)
-gather, gather_checked = _forms(_along, _along_shape), _forms(_along, _along_shape, _inside, _outside_along, _clipped)
+index_select, index_select_checked = reading(_rows, _rows_shape), reading(_rows, _rows_shape, _inside, _outside_along, clipped_along)
+gather, gather_checked = reading(picked_along, _along_shape), reading(picked_along, _along_shape, _inside, _outside_along, clipped_along)
 
 
 # ---------------------------------------------------------------------- added along one dimension
+
+
+def with_twin(write: Callable[..., Array], shape_of: Callable[..., Shape | None]) -> tuple[Forms, Forms]:
+    """The forms of an operator that writes to places along `dim`, the second operand, and of its checked twin."""
+    return reading(write, shape_of, picks=False), reading(
+        write, shape_of, lambda x, index, *_, dim, **__: _inside(x, index, dim), lambda x, index, *_, dim, **__: _outside_along(x, index, dim),
+        lambda x, index, *rest, dim, **_: (*clipped_along(x, index, dim), *rest), False,
+    )  # fmt: skip
 
 
 def _can_add(x: Array, index: Array, source: Array) -> bool:
@@ -248,19 +287,7 @@ def _with_rows_shape(x: Array, index: Array, source: Array, alpha: Any, dim: int
 
 
 def _with_elements(x: Array, index: Array, src: Array, dim: int) -> Array:
-    src = src if src.shape == index.shape else src[tuple([slice(n) for n in index.shape])]
-    if _has_loop(x, index, dim):
-        found = along("put_along", src, index, x, dim=dim, length=x.shape[dim], told=(index.shape[dim], SUM, 1), shape=x.shape)
-        if found is not None:
-            return found
-    out = np.array(x, order="C")
-    steps = [n // x.itemsize for n in out.strides]
-    places: Any = index.astype(np.int64, copy=False) * steps[dim]
-    for d, place in enumerate(_grid(index.shape)):
-        if d != dim:
-            places = places + place * steps[d]
-    add_rows(out.reshape(-1, 1), places.reshape(-1), src.reshape(-1, 1))
-    return out
+    return put_along(x, index, src, dim, SUM)
 
 
 def _with_elements_shape(x: Array, index: Array, src: Array, dim: int) -> Shape | None:
@@ -272,11 +299,7 @@ def _gathered_result(grad: Array, aval: Aval, index: Array) -> Array | None:
     return stand_in(aval.shape, grad.dtype) if fits else None
 
 
-index_add, index_add_checked = _forms(_with_rows, _with_rows_shape, picks=False), _forms(
-    _with_rows, _with_rows_shape, lambda x, index, source, alpha, dim: _inside(x, index, dim),
-    lambda x, index, source, alpha, dim: _outside_along(x, index, dim),
-    lambda x, index, source, alpha, dim: (*_clipped(x, index, dim), source, alpha), False,
-)  # fmt: skip
+index_add, index_add_checked = with_twin(_with_rows, _with_rows_shape)
 
 
 @cache
@@ -287,7 +310,7 @@ def index_add_grads(wanted: tuple[str, ...]) -> Forms:
         made = {"self": grad}
         if "source" in wanted:
             index, source, alpha = saved
-            rows = grad.take(_clipped(grad, index, dim)[1].reshape(-1), dim).reshape(source.shape)
+            rows = grad.take(clipped_along(grad, index, dim)[1].reshape(-1), dim).reshape(source.shape)
             made["source"] = rows if alpha == 1 else rows * grad.dtype.type(alpha)
         return made[wanted[0]] if len(wanted) == 1 else tuple([made[name] for name in wanted])
 
@@ -301,19 +324,14 @@ def index_add_grads(wanted: tuple[str, ...]) -> Forms:
     return Forms(function, result)
 
 
-scatter_add, scatter_add_checked = _forms(_with_elements, _with_elements_shape, picks=False), _forms(
-    _with_elements, _with_elements_shape, lambda x, index, src, dim: _inside(x, index, dim),
-    lambda x, index, src, dim: _outside_along(x, index, dim), lambda x, index, src, dim: (*_clipped(x, index, dim), src), False,
-)  # fmt: skip
-
-
+scatter_add, scatter_add_checked = with_twin(_with_elements, _with_elements_shape)
 # Their gradients are added where they were read.
 index_select_vjp = Forms(
     lambda grad, aval, index, dim: _added_at(grad, aval, index.reshape(-1), dims=(dim,)),
     lambda grad, aval, index, dim: _added_at_result(grad, aval, index, dims=(dim,)) if aval.ndim else None, True,
 )  # fmt: skip
 gather_vjp = Forms(
-    lambda grad, aval, x, index, dim: _with_elements(np.zeros(aval.shape, grad.dtype), _clipped(x, index, dim)[1], grad, dim),
+    lambda grad, aval, x, index, dim: put_along(aval.shape, clipped_along(x, index, dim)[1], grad, dim, SUM),
     lambda grad, aval, x, index, dim: _gathered_result(grad, aval, index), True,
 )  # fmt: skip
 
@@ -346,7 +364,7 @@ def _embedded_shape(weight: Array, indices: Array, padding_idx: int, scale_grad_
 
 
 def _are_rows(weight: Array, indices: Array, **_: Any) -> bool:
-    return _in_range(indices, weight.shape[0])
+    return in_range(indices, weight.shape[0])
 
 
 def _no_row(weight: Array, indices: Array, **_: Any) -> Array:
@@ -357,11 +375,11 @@ def _rows_clipped(weight: Array, indices: Array, **_: Any) -> tuple[Array, Array
     return weight, np.clip(indices, 0, weight.shape[0] - 1)
 
 
-def _added_rows(grad: Array, weight: Aval, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
+def added_rows(grad: Array, weight: Aval, indices: Array, padding_idx: int, scale_grad_by_freq: bool) -> Array:
     found, rows = np.zeros(weight.shape, grad.dtype), weight.shape[0]
     updates = np.ascontiguousarray(grad).reshape(indices.size, -1)
     places = indices.reshape(-1)
-    if not _in_range(places, rows):  # which the checked twin tells of
+    if not in_range(places, rows):  # which the checked twin tells of
         kept = (places >= -rows) & (places < rows)
         places, updates = places[kept], updates[kept]
         places = np.where(places < 0, places + rows, places)
@@ -376,9 +394,9 @@ def _added_rows_result(grad: Array, weight: Aval, indices: Array, padding_idx: i
     return stand_in(weight.shape, grad.dtype) if fits else None
 
 
-embedding_vjp = Forms(_added_rows, _added_rows_result, True)
-embedding = _forms(_embedded, _embedded_shape)
-embedding_checked = _forms(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
+embedding_vjp = Forms(added_rows, _added_rows_result, True)
+embedding = reading(_embedded, _embedded_shape)
+embedding_checked = reading(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
 
 
 # ---------------------------------------------------------------------- the negative log likelihood
@@ -433,7 +451,7 @@ def _likelihood_shape(x: Array, target: Array, weight: Array | None, ignore_inde
 
 
 def _are_classes(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> bool:
-    return _in_range(target, x.shape[1]) or _in_range(target[target != ignore_index], x.shape[1])
+    return in_range(target, x.shape[1]) or in_range(target[target != ignore_index], x.shape[1])
 
 
 def _no_class(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
@@ -444,8 +462,8 @@ def _classes_clipped(x: Array, target: Array, weight: None, ignore_index: Any, r
     return x, np.where(target == ignore_index, target, np.clip(target, 0, x.shape[1] - 1)), weight, ignore_index
 
 
-nll_loss = _forms(_likelihood, _likelihood_shape, picks=False)
-_LIKELIHOOD = _forms(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
+nll_loss = reading(_likelihood, _likelihood_shape, picks=False)
+_LIKELIHOOD = reading(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
 nll_loss_checked = _LIKELIHOOD._replace(function=_likelihood_checked)
 
 
@@ -455,7 +473,7 @@ def _likelihood_grad(grad: Array, aval: Aval, x: Array, target: Array, ignore_in
     count = np.count_nonzero(kept)
     if reduction == "mean":
         grad = np.true_divide(grad, x.dtype.type(count))
-    if count == target.size and _in_range(target, x.shape[1]):
+    if count == target.size and in_range(target, x.shape[1]):
         found.reshape(-1)[target + _starts_of_rows(*x.shape)] = -grad
         return found
     kept &= (target >= 0) & (target < x.shape[1])  # of others the checked twin tells
@@ -474,7 +492,7 @@ nll_loss_vjp = Forms(_likelihood_grad, _likelihood_grad_result, True)
 # ---------------------------------------------------------------------- order
 
 
-def _order(x: Array, dim: int, descending: bool) -> Array:
+def order_of(x: Array, dim: int, descending: bool) -> Array:
     """The indices that sort along `dim`, equal elements in their order; nan is the largest."""
     if dim in (-1, x.ndim - 1) and x.dtype.char in _ORDERED:
         found = ordered(x, x.shape[-1], descending, False)
@@ -487,7 +505,7 @@ def _order(x: Array, dim: int, descending: bool) -> Array:
     return np.subtract(x.shape[dim] - 1, order, out=order)
 
 
-def _is_for_numpy(x: Array, dim: int) -> bool:
+def are_few(x: Array, dim: int) -> bool:
     return -x.ndim <= dim < x.ndim and 0 < x.size <= _FEW and x.dtype.kind in "fiub" and x.dtype.isbuiltin == 1
 
 
@@ -504,24 +522,24 @@ def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Arra
         found = ordered(contiguous(x), k, largest, True)
         if found is not None:
             return found
-    order = _order(x, dim, largest)
+    order = order_of(x, dim, largest)
     if k < x.shape[dim]:
         order = order[(*(_ALL,) * (dim % x.ndim), slice(k))]
-    return _along(x, order, dim), order
+    return picked_along(x, order, dim), order
 
 
 def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     few_of_many = blocks.by_numbers and k <= _FEW_OF_MANY and x.size and x.dtype.char in _ORDERED and dim in (-1, x.ndim - 1)
-    if not (few_of_many or _is_for_numpy(x, dim)) or not x.ndim or not 0 < k <= x.shape[dim]:
+    if not (few_of_many or are_few(x, dim)) or not x.ndim or not 0 < k <= x.shape[dim]:
         return None
     dim %= x.ndim
     return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
 
 
-sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_for_numpy(x, dim) else None, True)
+sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if are_few(x, dim) else None, True)
 topk = Forms(_topk, _topk_result, True, each=1.0)
-argsort = Forms(lambda x, dim, descending, stable: _order(x, dim, descending),
-                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_for_numpy(x, dim) else None, True)  # fmt: skip
+argsort = Forms(lambda x, dim, descending, stable: order_of(x, dim, descending),
+                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if are_few(x, dim) else None, True)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- search

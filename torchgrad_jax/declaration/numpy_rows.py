@@ -23,11 +23,13 @@ from torchgrad_jax.runtime.operation import stand_in
 _ELEMENT = 0.8
 
 
-def _is_for(*arrays: Array | None) -> bool:
+def is_for_rows(*arrays: Array | None) -> bool:
+    """Whether the loop is there, and is for such arrays, None among them for those that are missing."""
     return are_for_rows(*arrays) and knows(ROWS)
 
 
-def _carried_out(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]], **how: Any) -> list[Array]:
+def carried_out(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]], **how: Any) -> list[Array]:
+    """What the loop makes of arrays, of these shapes. See `how_of_rows`."""
     made = [np.empty(shape, np.float32) for shape in shapes]
     handlers.by_rows([contiguous(a) for a in arrays], made, how_of_rows(arrays[0], **how))
     return made
@@ -36,14 +38,14 @@ def _carried_out(arrays: Sequence[Array], shapes: Sequence[tuple[int, ...]], **h
 def _along(of: int, dim: int, arrays: Sequence[Array]) -> Array:
     shape = arrays[0].shape
     inner = math.prod(shape[dim % len(shape) + 1 :])
-    return _carried_out(arrays, [shape], of=of, length=shape[dim], eps=0.0, parameters=0, inner=inner)[0]
+    return carried_out(arrays, [shape], of=of, length=shape[dim], eps=0.0, parameters=0, inner=inner)[0]
 
 
 def along(of: int, last: bool = False) -> Forms:
     """What `loops` does along a dimension to an array. last: only if it is the last one."""
 
     def result(x: Array, dim: int) -> Array | None:
-        return x if x.ndim and _is_for(x) and (not last or dim in (-1, x.ndim - 1)) else None
+        return x if x.ndim and is_for_rows(x) and (not last or dim in (-1, x.ndim - 1)) else None
 
     return Forms(lambda x, dim: _along(of, dim, [x]), result, True, each=_ELEMENT, planned=True)
 
@@ -52,7 +54,7 @@ def along_vjp(of: int) -> Forms:
     """The gradient of that, of the result's gradient and the result."""
 
     def result(grad: Array, aval: Any, made: Array, dim: int) -> Array | None:
-        return stand_in(aval.shape, np.dtype(np.float32)) if grad.ndim and _is_for(grad, made) else None
+        return stand_in(aval.shape, np.dtype(np.float32)) if grad.ndim and is_for_rows(grad, made) else None
 
     return Forms(lambda grad, aval, made, dim: _along(of, dim, [grad, made]), result, True, each=_ELEMENT, planned=True)
 
@@ -66,11 +68,11 @@ def _layer_norm(x: Array, weight: Array | None, bias: Array | None, normalized_s
     given = [a for a in (x, weight, bias) if a is not None]
     shapes = [x.shape, *[_statistics(x.shape, normalized_shape)] * 2]
     how = {"of": LAYER, "length": math.prod(normalized_shape), "eps": float(eps), "parameters": (0, 1, 3)[len(given) - 1], "inner": 1}
-    return tuple(_carried_out(given, shapes, **how))
+    return tuple(carried_out(given, shapes, **how))
 
 
 def _layer_norm_results(x: Array, weight: Array | None, bias: Array | None, normalized_shape: tuple[int, ...], eps: float) -> Any:
-    if not _is_for(x, weight, bias) or (weight is None and bias is not None):
+    if not is_for_rows(x, weight, bias) or (weight is None and bias is not None):
         return None
     statistics = stand_in(_statistics(x.shape, normalized_shape), x.dtype)
     return x, statistics, statistics

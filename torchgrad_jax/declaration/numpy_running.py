@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.declaration.numpy_forms import Array, converted
+from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
+from torchgrad_jax.declaration.numpy_placing import gradient, without
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.baseline.loops import along
+from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.loops import AT_PLACE, LOOPS, MEDIAN, MEDIAN_OF_NUMBERS, along, how_along
+from torchgrad_jax.runtime.native import handlers
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
+# From so many factors on the product of the others is taken in two levels: the root as many steps.
+LONG = 64
 # The wider type in which elements of a narrow one are folded, by the name of that.
 ACCUMULATORS = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
@@ -66,6 +74,107 @@ def _product_result(x: Array, dim: int, dtype: Any) -> Array | None:
 
 cumsum, cumprod = _of(np.add, _result), _of(np.multiply, _product_result)
 cumsum_vjp = Forms(_sums_behind, _sums_behind_result)
+
+
+# ---------------------------------------------------------------------- what loops of C's alone are for
+
+
+@cache
+def _has_loops() -> bool:
+    return _by_loop(np.add, np.ones(1), 0) is not None
+
+
+def _is_for_loops(*arrays: Any, dim: int) -> bool:
+    x = arrays[0]
+    alike = x.dtype.char in "fd" and x.size and all([a.dtype == x.dtype and a.shape == x.shape for a in arrays])
+    return bool(alike and x.ndim and -x.ndim <= dim < x.ndim and _has_loops())
+
+
+def _with_places(name: str, x: Array, dim: int, told: Shape, shape: Shape) -> tuple[Array, Array]:
+    """What a loop finds of `x`, and its places."""
+    found = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    handlers.loop([contiguous(x)], found, how_along(name, x, dim=dim - x.ndim, length=x.shape[dim], told=told))
+    return found
+
+
+def _running_extreme(name: str) -> Forms:
+    def result(x: Array, dim: int) -> tuple[Array, Array] | None:
+        return (stand_in(x.shape, x.dtype), stand_in(x.shape, np.dtype(np.int64))) if _is_for_loops(x, dim=dim) else None
+
+    return Forms(lambda x, dim: _with_places(name, x, dim % x.ndim, (0,), x.shape), result, True, each=LOOPS[name])
+
+
+def _selected(which: int, position: Callable[[Any], int]) -> Forms:
+    """One element of the order along a dimension, and its place. position: from the operator's `k`."""
+
+    def selected(x: Array, dim: int, keepdim: bool, k: Any = None) -> tuple[Array, ...]:
+        dim %= x.ndim
+        found = _with_places("select_along", x, dim, (which, position(k)), without(x.shape, dim, True))
+        return found if keepdim else tuple([a.squeeze(dim) for a in found])
+
+    def result(x: Array, dim: int, keepdim: bool, k: Any = None) -> tuple[Array, ...] | None:
+        if not _is_for_loops(x, dim=dim) or (k is not None and not 1 <= k <= x.shape[dim]):
+            return None
+        shape = without(x.shape, dim % x.ndim, keepdim)
+        return stand_in(shape, x.dtype), stand_in(shape, np.dtype(np.int64))
+
+    return Forms(selected, result, True, each=LOOPS["select_along"])
+
+
+def _gradient(name: str) -> Callable[[tuple[str, ...]], Forms]:
+    def made(grad: Array, aval: Aval, *saved: Array, dim: int, **_: Any) -> Array:
+        return along(name, grad, *saved, dim=dim, length=grad.shape[dim], told=(0,), shape=grad.shape)
+
+    return gradient(made, lambda grad, aval, *saved, dim, **_: _is_for_loops(grad, *saved, dim=dim) and len(saved) == 2, LOOPS[name])
+
+
+logcumsumexp = Forms(
+    lambda x, dim: along("running_log_sum", x, dim=dim, length=x.shape[dim], told=(0,), shape=x.shape),
+    lambda x, dim: stand_in(x.shape, x.dtype) if _is_for_loops(x, dim=dim) else None, True,
+    each=LOOPS["running_log_sum"],
+)  # fmt: skip
+cumprod_grads, logcumsumexp_grads = _gradient("running_product_grad"), _gradient("running_log_sum_grad")
+cummax, cummin = _running_extreme("running_max"), _running_extreme("running_min")
+kthvalue = _selected(AT_PLACE, lambda k: k - 1)
+median, nanmedian = _selected(MEDIAN, lambda k: 0), _selected(MEDIAN_OF_NUMBERS, lambda k: 0)
+
+
+# ---------------------------------------------------------------------- products
+
+
+def _others(x: Array) -> Array:
+    """For each element the product of the others along the last dimension, in two levels where these are many."""
+    count = x.shape[-1]
+    if count < LONG:
+        found = np.ones((2, *x.shape), x.dtype)
+        found[0, ..., 1:] = cumprod.function(x[..., :-1], -1, None) if count > 1 else 1
+        found[1, ..., :-1] = cumprod.function(x[..., :0:-1], -1, None)[..., ::-1] if count > 1 else 1
+        return found[0] * found[1]
+    columns = math.isqrt(count - 1) + 1
+    rows = -(-count // columns)
+    table = np.ones((*x.shape[:-1], rows * columns), x.dtype)
+    table[..., :count] = x
+    table = table.reshape(*x.shape[:-1], rows, columns)
+    found = _others(table) * _others(np.multiply.reduce(table, -1))[..., None]
+    return found.reshape(*x.shape[:-1], rows * columns)[..., :count]
+
+
+def _product_grad(grad: Array, aval: Aval, x: Array, result: Array, dim: int | None = None, keepdim: bool = False, **_: Any) -> Array:
+    if dim is not None and not keepdim:
+        grad, result = np.expand_dims(grad, dim), np.expand_dims(result, dim)
+    if x.all():
+        return grad * (result / x)
+    moved = x.reshape(-1) if dim is None else np.moveaxis(x, dim, -1)
+    others = _others(moved)
+    return grad * (others.reshape(x.shape) if dim is None else np.moveaxis(others, -1, dim))
+
+
+def _product_grad_fits(grad: Array, aval: Aval, x: Array, result: Array, dim: int | None = None, **_: Any) -> bool:
+    """Not of nothing, nor of a number."""
+    return grad.dtype.char in "fd" and x.size > 0 and x.ndim > 0 and (dim is None or -x.ndim <= dim < x.ndim)
+
+
+prod_grads = gradient(_product_grad, _product_grad_fits)
 
 
 # ---------------------------------------------------------------------- places

@@ -122,6 +122,8 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
     """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
     bound: Any = sig.bop
     if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
+        if not defined[0] or any(defined[1:]):  # the form is of the first result's gradient
+            return None
         wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
         avals, keywords = [sig.specs[i] for i in inputs], bound._keywords()
 
@@ -144,7 +146,7 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
 
         def of_several_results(*arrays: Any) -> Any:
             at = iter(arrays)
-            return function([next(at) if there else None for there in defined], tensors, **keywords)
+            return function([next(at) if there else None for there in defined], tensors, *at, **keywords)
 
         if not sig.single:
             return of_several_results

@@ -175,7 +175,8 @@ def _floating(query: Any, key: Any, value: Any, attn_mask: Any, *others: Any, **
 
 
 @op("_safe_softmax(Tensor self, int dim)", method=False, toplevel=False, validate=refusing("softmax_lastdim_kernel_impl", "c"),
-    grads={"self": softmax_grad_along}, numpy=numpy_rows.along(loops.SAFE_SOFTMAX, last=True))  # fmt: skip
+    grads={"self": softmax_grad_along}, numpy=numpy_rows.along(loops.SAFE_SOFTMAX, last=True),
+    numpy_vjp=numpy_rows.along_vjp(loops.SOFTMAX_GRAD))  # fmt: skip
 def safe_softmax(x: Any, dim: int) -> Any:
     """The softmax over the last dimension; 0 in a row that is masked altogether."""
     return _weights(x, True)

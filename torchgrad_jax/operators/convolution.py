@@ -15,7 +15,7 @@ from torchgrad_jax.declaration.converting import wide
 from torchgrad_jax.declaration.memory_order import CONVOLVED
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
-from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.operators.kernels import loops, numpy_windows
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.baseline.convolutions import has_loops, how_of_groups
 from torchgrad_jax.runtime.compiling import primitives
@@ -415,7 +415,8 @@ def _weight_grad(grad: Any, input: Any, weight: Any, stride: Ints, padding: Ints
     "int groups)",
     validate=_check_convolution, method=False, toplevel=False, multilinear=True, order=CONVOLVED,
     grads={"input": _input_grad, "weight": _weight_grad, "bias": lambda grad: grad.sum((0, *range(2, grad.ndim)))},
-shows=("input", "weight"), attributes="output_padding bias_sym_sizes_opt")  # fmt: skip
+    numpy_of=numpy_windows.convolution, numpy_grads=numpy_windows.convolution_grads,
+    shows=("input", "weight"), attributes="output_padding bias_sym_sizes_opt")  # fmt: skip
 def convolution(x: Any, w: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints, groups: int) -> Any:
     """A batched convolution of any number of spatial dimensions, or its transpose."""
     if bias is not None and x.dtype.itemsize == 2 and _lowering(x, w, stride, dilation, groups) == "shifts":  # rounded after the bias

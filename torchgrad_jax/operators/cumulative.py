@@ -12,9 +12,9 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_running
+from torchgrad_jax.declaration import dtypes, numpy_placing, numpy_running
 from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
-from torchgrad_jax.declaration.numpy_running import ACCUMULATORS
+from torchgrad_jax.declaration.numpy_running import ACCUMULATORS, LONG
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import along, loops
 from torchgrad_jax.operators.reduction import keep, spread, title, wrap_dims, wrap_one
@@ -121,7 +121,7 @@ _PRODUCT_GRAD = along.scan("running_product_grad", _said_product_grad)
 
 
 @op("cumprod(Tensor self, int dim, *, dtype? dtype=None)", inplace=True, out="dtype", trivial=lambda x: x.size < 2, grads={"self": _cumprod_gradient},
-    attributes="dim", numpy=numpy_running.cumprod)  # fmt: skip
+    attributes="dim", numpy=numpy_running.cumprod, numpy_grads=numpy_running.cumprod_grads)  # fmt: skip
 def cumprod(x: Any, dim: int, dtype: Any) -> Any:
     """Products of the elements up to each along `dim`. Integers and booleans are multiplied as int64."""
     wrap_one(dim, x.ndim)
@@ -130,13 +130,11 @@ def cumprod(x: Any, dim: int, dtype: Any) -> Any:
 
 # ---------------------------------------------------------------------- products
 
-_LONG = 64  # from here on the product of the others is taken in two levels: the root as many steps
-
 
 def _others(x: Any) -> Any:
     """For each element the product of the others along the last dimension: of those before it and those after it, right where there are zeros."""
     count = x.shape[-1]
-    if count < _LONG:
+    if count < LONG:
         ones = jnp.ones((*x.shape[:-1], 1), x.dtype)
         before = _running_product(x[..., :-1], -1)
         after = _running_product(x[..., 1:], -1, reverse=True)
@@ -178,9 +176,9 @@ def _prod(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> 
 
 
 op("prod(Tensor self, *, dtype? dtype=None)", method=False, toplevel=False, trivial=lambda x: not x.ndim,
-   grads={"self": lambda grad, self, result: _prod_gradient(grad, self, result)})(_prod)  # fmt: skip
+   grads={"self": lambda grad, self, result: _prod_gradient(grad, self, result)}, numpy_grads=numpy_running.prod_grads)(_prod)  # fmt: skip
 op("prod_dim(Tensor self, int dim, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False, node="ProdBackward1",
-   trivial=lambda x: not x.ndim, grads={"self": _prod_gradient}, attributes="dim keepdim")(_prod)  # fmt: skip
+   trivial=lambda x: not x.ndim, grads={"self": _prod_gradient}, attributes="dim keepdim", numpy_grads=numpy_running.prod_grads)(_prod)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- sums of exponentials
@@ -235,7 +233,8 @@ def _log_sum_grad(grad: Any, self: Any, result: Any, dim: int) -> Any:
     return jax.vjp(lambda x: _said_log_sum(x, dim)[0], self)[1](grad.conj())[0].conj()
 
 
-@op("logcumsumexp(Tensor self, int dim)", attributes="dim", grads={"self": _log_sum_grad})
+@op("logcumsumexp(Tensor self, int dim)", attributes="dim", grads={"self": _log_sum_grad}, numpy=numpy_running.logcumsumexp,
+    numpy_grads=numpy_running.logcumsumexp_grads)  # fmt: skip
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log(cumsum(exp(self))) along `dim`, without overflow."""
     wrap_one(dim, x.ndim)
@@ -290,7 +289,8 @@ def _declare_extreme(name: str, at_least: Any) -> None:
             raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{title(x)}'")
 
     extreme.__doc__ = f"The {name[3:]} of the elements up to each along `dim`, and its last place. A nan stays."
-    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, keeps=("self",), grads={"self": _extreme_grad})(extreme)
+    op(f"{name}(Tensor self, int dim)", results=("values", "indices"), validate=validate, keeps=("self",), grads={"self": _extreme_grad},
+       numpy=getattr(numpy_running, name), numpy_grads=numpy_placing.put_back_sums)(extreme)  # fmt: skip
 
 
 _declare_extreme("cummax", lax.ge)

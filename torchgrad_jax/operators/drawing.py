@@ -7,9 +7,11 @@ from typing import Any
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import zeros_like_grad
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
+from torchgrad_jax.declaration.operator import ARRAY, NOT_IMPLEMENTED, op, registry
 from torchgrad_jax.declaration.refusals import kernel, no_derivative, not_implemented
 from torchgrad_jax.operators.kernels import implicit
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import signature
 
 _NODES = {
     "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
@@ -53,7 +55,18 @@ def _of_counts(count: Any, prob: Any, src: Any) -> Any:
     return src
 
 
+def _of_gamma(grad: Any, aval: Any, concentration: Any, drawn: Any) -> Any:
+    """The gradient of what is drawn from a gamma distribution, on NumPy arrays."""
+    plan = signature(registry["_standard_gamma_grad"].bind((ARRAY, ARRAY)), (aval, aval)).baseline
+    return grad * plan(concentration, drawn)[0] if plan is not None else None
+
+
+def _of_gamma_like(grad: Any, aval: Any, concentration: Any, drawn: Any) -> Any:
+    return grad if concentration.dtype == drawn.dtype == grad.dtype == aval.dtype and aval.size else None
+
+
 @op("_standard_gamma_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node="StandardGammaBackward0",
+    numpy_vjp=Forms(_of_gamma, _of_gamma_like, planned=True),
     grads={"self": lambda grad, self, result: grad * implicit.standard_gamma_grad(self, result)})  # fmt: skip
 def _of_concentration(concentration: Any, src: Any) -> Any:
     return src

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_indexing
+from torchgrad_jax.declaration import dtypes, numpy_indexing, numpy_placing
 from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 
@@ -63,7 +63,7 @@ def embedding_checked(weight: Any, indices: Any, padding_idx: int, scale_grad_by
     return _rows(weight, indices), first_outside(indices, 0, weight.shape[0])
 
 
-@op("_one_hot(Tensor self, int num_classes)", method=False, toplevel=False, differentiable=False)
+@op("_one_hot(Tensor self, int num_classes)", method=False, toplevel=False, differentiable=False, numpy=numpy_placing.one_hot)
 def one_hot(x: Any, num_classes: int) -> Any:
     """A new last dimension that is 1 at the class and 0 elsewhere."""
     classes = lax.iota(np.int64, num_classes)
@@ -113,20 +113,21 @@ def _bag_types(weight: Any, indices: Any, bags: Any, weights: Any, **_: Any) -> 
 
 _BAG: dict[str, Any] = dict(validate=_bag_types, method=False, toplevel=False, node="EmbeddingBagBackward0")
 _BAGS: dict[str, dict[str, Any]] = {
-    "embedding_bag": dict(grads={"weight": _bag_grad, "weights": _bag_weights_grad}, **_BAG),
+    "embedding_bag": dict(grads={"weight": _bag_grad, "weights": _bag_weights_grad}, numpy_grads=numpy_placing.embedding_bag_grads, **_BAG),
     # Of the largest elements PyTorch saves which rows they are of.
     "embedding_bag_max": dict(grads={"weight": _largest_grad, "weights": _bag_weights_grad}, copies=("weight",), **_BAG),
 }
 for _name, _options in _BAGS.items():
 
-    @op(_name + _BAG_SCHEMA, **_options)
+    @op(_name + _BAG_SCHEMA, numpy=numpy_placing.embedding_bag, **_options)
     def embedding_bag(
         weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
     ) -> Any:  # fmt: skip
         """The rows of `weight` at `indices`, which are known to be in range, reduced by bag."""
         return _bag(_rows(weight, indices), bags, weights, count, mode)
 
-    @op(f"{_name}_checked{_BAG_SCHEMA}", check=lambda offender: IndexError("index out of range in self"), **_options)
+    @op(f"{_name}_checked{_BAG_SCHEMA}", check=lambda offender: IndexError("index out of range in self"),
+        numpy=numpy_placing.embedding_bag_checked, **_options)  # fmt: skip
     def embedding_bag_checked(
         weight: Any, indices: Any, bags: Any, weights: Any, count: int, mode: str, padding_idx: int, scale_grad_by_freq: bool
     ) -> Any:  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_running
+from torchgrad_jax.declaration import dtypes, numpy_placing, numpy_running
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.operators.kernels import along
@@ -181,7 +181,8 @@ def _declare_places(kind: str) -> None:
     op(f"{kind}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{kind.title()}Backward0",
        results=("values", "indices"), validate=validate_dim,
        grads={"self": lambda grad, self_sym_sizes, indices, dim, keepdim:
-              at_place(grad, self_sym_sizes, indices, dim, keepdim)})(extreme)  # fmt: skip
+              at_place(grad, self_sym_sizes, indices, dim, keepdim)},
+       numpy_grads=numpy_placing.put_back)(extreme)  # fmt: skip
     op(f"arg{kind}(Tensor self, int? dim=None, bool keepdim=False)", differentiable=False, validate=validate_place,
        numpy=numpy_running.argmax if kind == "max" else numpy_running.argmin)(place_of)  # fmt: skip
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_indexing
+from torchgrad_jax.declaration import dtypes, numpy_indexing, numpy_placing
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import convert, where, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.memory_order import INDEXED
@@ -107,14 +107,13 @@ _BY_INDICES, _BY_MASK = ("index_put_", "tensor[indices] = tensor"), ("index_fill
 
 op("index_put(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
    keeps_order=True, grads=_INDEX_PUT_GRADS, attributes="accumulate", into_expanded=_BY_INDICES,
-   numpy=numpy_indexing.index_put)(_index_put)  # fmt: skip
+   numpy=numpy_indexing.index_put, numpy_grads=numpy_placing.index_put_grads)(_index_put)  # fmt: skip
 
 
 @op(
     "index_put_checked(Tensor self, Tensor values, Tensor[] indices, any dims, bool accumulate)", method=False, toplevel=False,
-    keeps_order=True,
-    node="IndexPutBackward0", grads=_INDEX_PUT_GRADS, check=_out_of_bounds,
-attributes="accumulate", into_expanded=_BY_INDICES)  # fmt: skip
+    keeps_order=True, node="IndexPutBackward0", grads=_INDEX_PUT_GRADS, check=_out_of_bounds, attributes="accumulate", into_expanded=_BY_INDICES,
+    numpy_grads=numpy_placing.index_put_grads)  # fmt: skip
 def _index_put_checked(x: Any, values: Any, indices: list[Any], dims: tuple[int, ...], accumulate: bool) -> Any:
     return _index_put(x, values, indices, dims, accumulate), first_bad(x.shape, indices, dims)
 
@@ -250,7 +249,7 @@ def gather(x: Any, index: Any, dim: int) -> Any:
 
 
 @op("take_along_dim(Tensor self, int dim, Tensor index)", method=False, toplevel=False, linear=("self",), keeps=("self",),
-    copies=("index",), node="GatherBackward0")  # fmt: skip
+    copies=("index",), node="GatherBackward0", numpy=numpy_placing.take_along_dim, numpy_grads=numpy_placing.take_along_dim_grads)  # fmt: skip
 def take_along_dim(x: Any, index: Any, dim: int) -> Any:
     """As gather, indices counted modulo the size."""
     return gather_along(x, index % max(x.shape[dim], 1), dim)
@@ -341,14 +340,16 @@ def _clear_along(grad: Any, index: Any, dim: int) -> Any:
 
 @_indexed("scatter_src(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension, node="ScatterBackward0",
           grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim),
-                 "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)})  # fmt: skip
+                 "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)},
+          numpy=(numpy_placing.scatter_src, numpy_placing.scatter_src_checked), numpy_grads=numpy_placing.scatter_grads)  # fmt: skip
 def scatter_src(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` written at `index` along `dim`."""
     return write_along(x, index, src, dim, "set")
 
 
 @_indexed("scatter_value(Tensor self, int dim, Tensor index, Scalar value)", outside_dimension, node="ScatterBackward1",
-          grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim)})  # fmt: skip
+          grads={"self": lambda grad, index, dim: _clear_along(grad, index, dim)},
+          numpy=(numpy_placing.scatter_value, numpy_placing.scatter_value_checked), numpy_grads=numpy_placing.scatter_grads)  # fmt: skip
 def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A number written at `index` along `dim`."""
     return write_along(x, index, convert(value, x.dtype), dim, "set")
@@ -356,7 +357,7 @@ def scatter_value(x: Any, index: Any, value: Any, dim: int) -> Any:
 
 @_indexed("scatter_add(Tensor self, int dim, Tensor index, Tensor src)", outside_dimension,
           grads={"self": SAME, "src": lambda grad, index, src_sym_sizes, dim: _uncut(gather_along(grad, index, dim), src_sym_sizes)},
-          numpy=(numpy_indexing.scatter_add, numpy_indexing.scatter_add_checked))  # fmt: skip
+          numpy=(numpy_indexing.scatter_add, numpy_indexing.scatter_add_checked), numpy_grads=numpy_placing.scatter_add_grads)  # fmt: skip
 def scatter_add(x: Any, index: Any, src: Any, dim: int) -> Any:
     """`src` added at `index` along `dim`; an index may occur several times."""
     return write_along(x, index, src, dim, "max" if x.dtype == np.bool_ else "add")
@@ -477,7 +478,8 @@ def _refusal(function: str, name: str) -> str:
 
 @_indexed("scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, bool include_self)", outside_dimension,
           grads={"self": _reduce_self, "src": _reduce_src}, once=("src", _zeros_meet, _refusal("scatter_reduce", "src")),
-          real="scatter_reduce")  # fmt: skip
+          real="scatter_reduce", numpy=(numpy_placing.scatter_reduce, numpy_placing.scatter_reduce_checked),
+          numpy_grads=numpy_placing.scatter_reduce_grads)  # fmt: skip
 def scatter_reduce(x: Any, index: Any, src: Any, dim: int, reduce: str, include_self: bool) -> Any:
     """See `reduce_along`."""
     return reduce_along(x, index, _cut(src, index), dim, reduce, include_self)
@@ -502,7 +504,8 @@ def index_reduce(x: Any, index: Any, source: Any, dim: int, reduce: str, include
 
 
 @_indexed("scatter_reduced(Tensor self, int dim, Tensor index, Tensor src, str reduce)", outside_dimension, node=NOT_IMPLEMENTED,
-          grads={"self": no_derivative("scatter"), "src": no_derivative("scatter")})  # fmt: skip
+          grads={"self": no_derivative("scatter"), "src": no_derivative("scatter")},
+          numpy=(numpy_placing.scatter_reduced, numpy_placing.scatter_reduced_checked))  # fmt: skip
 def scatter_reduced(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
     """`scatter` with the argument `reduce`, which PyTorch has no derivative of."""
     return reduce_along(x, index, _cut(src, index), dim, reduce, True)
@@ -552,7 +555,7 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
 
 
 @op("masked_scatter(Tensor self, Tensor mask, Tensor source)", method=False, toplevel=False, linear=("self", "source"), check=_too_few,
-    attributes="source_sym_sizes")  # fmt: skip
+    attributes="source_sym_sizes", numpy=numpy_placing.masked_scatter)  # fmt: skip
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """The elements of `source` in order, where the mask is true."""
     count = jnp.sum(jnp.broadcast_to(mask, jnp.broadcast_shapes(x.shape, mask.shape)))

@@ -159,13 +159,14 @@ def _old_cholesky_shapes(a: Aval, upper: bool) -> None:
 _NODE = "LinalgCholeskyExBackward0"
 _CHOLESKY_GRADS = {"self": lambda grad, L, upper: _cholesky_grad(grad, L, upper)}
 op("linalg_cholesky_ex(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L", "info"), node=_NODE, grads=_CHOLESKY_GRADS,
-   validate=square_float("linalg.cholesky", "cholesky_cpu"), numpy=numpy_systems.cholesky, **PRIVATE)(_cholesky)  # fmt: skip
+   validate=square_float("linalg.cholesky", "cholesky_cpu"), numpy=numpy_systems.cholesky, numpy_vjp=numpy_systems.cholesky_vjp,
+   **PRIVATE)(_cholesky)  # fmt: skip
 for _name, _public, _node in (
     ("linalg_cholesky", "linalg.cholesky", _NODE), ("linalg_cholesky_ex_checked", "linalg.cholesky_ex", _NODE), ("cholesky", "cholesky", None),
 ):  # fmt: skip
     op(f"{_name}(Tensor self, *, bool upper=False)", order=COLUMNS, results=("L",), node=_node, grads=_CHOLESKY_GRADS,
        validate=square_float("linalg.cholesky", "cholesky_cpu") if _node else _old_cholesky_shapes, check=failure(_public, NOT_POSITIVE),
-       numpy=numpy_systems.cholesky_checked, **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
+       numpy=numpy_systems.cholesky_checked, numpy_vjp=numpy_systems.cholesky_vjp, **PRIVATE)(checked_by_info(_cholesky))  # fmt: skip
 
 
 def _by_triangle(b: Any, factor: Any, upper: bool) -> Any:
@@ -349,7 +350,7 @@ _SOLVE_GRADS = {name: Together(_solve_grads, name) for name in ("A", "other")}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
    order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
-   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve,
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve, numpy_grads=numpy_systems.solve_grads,
    check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
    **PRIVATE)(checked_by_info(_solve))  # fmt: skip
 
@@ -365,7 +366,7 @@ op("linalg_inv_ex(Tensor self)", order=COLUMNS, results=("inverse", "info"), gra
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
     op(f"{_name}(Tensor self)", order=COLUMNS,
        results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), numpy=numpy_systems.inverse,
-       check=failure(_public, SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
+       numpy_vjp=numpy_systems.inverse_vjp, check=failure(_public, SINGULAR_INVERSE), **PRIVATE)(checked_by_info(inverse_and_info))  # fmt: skip
 
 
 # ---------------------------------------------------------------------- triangular equations
@@ -440,7 +441,8 @@ def _det_grad(grad0: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
     return _inverse_adjoint_times(A, _without_zero_pivots(LU), pivots, grad0 * result.conj())
 
 
-@op("linalg_det(Tensor A)", results=("result", "LU", "pivots"), grads={"A": _det_grad}, validate=square_float("linalg.det", "lu_cpu"), **PRIVATE)
+@op("linalg_det(Tensor A)", results=("result", "LU", "pivots"), grads={"A": _det_grad}, validate=square_float("linalg.det", "lu_cpu"),
+    numpy=numpy_systems.det, numpy_vjp=numpy_systems.det_vjp, **PRIVATE)  # fmt: skip
 @in_single
 def linalg_det(a: Any) -> Any:
     """The product of the eigenvalues."""
@@ -456,7 +458,7 @@ def _slogdet_grad(grad0: Any, grad1: Any, A: Any, sign: Any, LU: Any, pivots: An
 
 
 @op("linalg_slogdet(Tensor A)", results=("sign", "logabsdet", "LU", "pivots"), grads={"A": _slogdet_grad},
-    validate=square_float("linalg.slogdet"), numpy=numpy_systems.slogdet, **PRIVATE)  # fmt: skip
+    validate=square_float("linalg.slogdet"), numpy=numpy_systems.slogdet, numpy_vjp=numpy_systems.slogdet_vjp, **PRIVATE)  # fmt: skip
 def linalg_slogdet(a: Any) -> Any:
     """The determinant's sign (for complex matrices its phase) and the logarithm of its absolute value."""
     lu, pivots, _ = _lu(a)

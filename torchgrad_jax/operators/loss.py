@@ -148,10 +148,20 @@ _BCE = "(Tensor self, Tensor target, Tensor? weight, str reduction)"
 _OUTSIDE = {1: "all elements of input should be between 0 and 1", 2: "all elements of target should be between 0 and 1"}
 
 
+def _outcome(x: np.ndarray, y: np.ndarray, *_: np.ndarray) -> np.ndarray:
+    """What the check tells of NumPy arrays."""
+    which = next((which for which, a in ((1, x), (2, y)) if a.size and not (a.min() >= 0 and a.max() <= 1)), 0)  # NaN is neither
+    return np.array([which > 0, which], np.int64)
+
+
+op("_binary_cross_entropy" + _BCE, elementwise=True, method=False, toplevel=False, node="BinaryCrossEntropyBackward0",
+   constants={"weight": "binary_cross_entropy"}, grads={"self": _bce_grad, "target": _bce_target_grad})(_bce)  # fmt: skip
+
+
 @op(
     "binary_cross_entropy" + _BCE, keeps_order=True, constants={"weight": "binary_cross_entropy"},
     method=False, toplevel=False, validate=_bce_types, check=lambda which: RuntimeError(_OUTSIDE[which]),
-    grads={"self": _bce_grad, "target": _bce_target_grad},
+    numpy_of=numpy_losses.Loss("_binary_cross_entropy", _outcome), grads={"self": _bce_grad, "target": _bce_target_grad},
 )  # fmt: skip
 def binary_cross_entropy(x: Any, y: Any, weight: Any, reduction: str) -> Any:
     """-(target * log(self) + (1 - target) * log(1 - self)), the logarithms at least -100."""

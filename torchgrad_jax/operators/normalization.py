@@ -17,7 +17,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
-from torchgrad_jax.declaration import numpy_rows
+from torchgrad_jax.declaration import numpy_rows, numpy_standardized
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, rounded, wide, zeros_like
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import Together, op
@@ -30,7 +30,7 @@ from torchgrad_jax.runtime.compiling.foreign import ALONG
 
 _RESULTS = ("result0", "result1", "result2")
 # Channels of fewer elements to a sample are no rows. From so many elements on XLA's own code takes longer than a loop.
-_LEAST_SPACE, _LEAST = 16, 1 << 15
+_LEAST_SPACE, _LEAST = numpy_standardized.LEAST_SPACE, 1 << 15
 
 
 def _mean(x: Any, dims: tuple[int, ...]) -> Any:
@@ -123,6 +123,7 @@ def _said_layer_weight(g: Any, x: Any, mean: Any, rstd: Any) -> Any:
 
 @op("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps)", method=False, toplevel=False,
     results=_RESULTS, validate=_check_parameters("LayerNormKernelImpl"), shows=("input", "weight", "bias"), numpy=numpy_rows.layer_norm,
+    numpy_grads=numpy_standardized.layer_norm_grads,
     grads={name: Together(_layer_norm_grads, name) for name in ("input", "weight", "bias")})  # fmt: skip
 def native_layer_norm(x: Any, weight: Any, bias: Any, normalized_shape: tuple[int, ...], eps: float) -> Any:
     """The last dimensions brought to mean 0 and variance 1, scaled and shifted; the mean; the reciprocal deviation."""
@@ -211,7 +212,7 @@ def _said_group_grads(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, grou
 
 
 @op("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int group, float eps)", order=IMAGE_ALONE, shows=("input", "weight"),
-    method=False, toplevel=False, results=_RESULTS,
+    method=False, toplevel=False, results=_RESULTS, numpy=numpy_standardized.group_norm, numpy_grads=numpy_standardized.group_norm_grads,
     validate=_check_parameters("GroupNormKernelImpl"),
     grads={name: Together(_group_norm_grads, name) for name in ("input", "weight", "bias")}, attributes="eps")  # fmt: skip
 def native_group_norm(x: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
@@ -327,6 +328,7 @@ _STATISTICS = dict.fromkeys(("running_mean", "running_var"), "native_batch_norm"
 @op("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, Scalar momentum, float eps)",
     order=IMAGE_ALONE, method=False, toplevel=False, results=(*_RESULTS, "running_mean_after", "running_var_after"),
     validate=lambda x, w, b, m, v, momentum, **_: _check_parameters("batch_norm")(x, w, b, m, v),
+    numpy=numpy_standardized.batch_norm, numpy_grads=numpy_standardized.batch_norm_grads,
     grads={name: Together(_batch_norm_grads, name) for name in ("input", "weight", "bias")},
     attributes="eps training=True running_mean=None running_var=None", shows=("input", "weight"), constants=_STATISTICS)  # fmt: skip
 def native_batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: Any, eps: float) -> Any:

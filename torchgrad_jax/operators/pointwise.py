@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration import dtypes, numpy_placing, promotion
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, convert, where, wide, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.factors import SLOPES
@@ -363,7 +363,7 @@ def direction_of(x: Any) -> Any:
     return where((x == 0) | (x != x), zero, lax.sign(x))
 
 
-@op("sign(Tensor self)", elementwise=True, inplace=True, out="same", grads={"self": zeros_like_grad})
+@op("sign(Tensor self)", elementwise=True, inplace=True, out="same", grads={"self": zeros_like_grad}, numpy_grads=numpy_placing.zero)
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     if x.dtype == np.bool_:
@@ -382,7 +382,8 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
         return function(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     round_array.__doc__ = doc
-    return op(f"{name}(Tensor self)", inplace=True, out="same", elementwise=True, grads={"self": zeros_like_grad}, **options)(round_array)
+    return op(f"{name}(Tensor self)", inplace=True, out="same", elementwise=True, grads={"self": zeros_like_grad}, numpy_grads=numpy_placing.zero,
+              **options)(round_array)  # fmt: skip
 
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
@@ -402,6 +403,7 @@ def _refuse_round(x: Any, decimals: int | None) -> None:
     out="same",
     validate=_refuse_round,
     grads={"self": zeros_like_grad},
+    numpy_grads=numpy_placing.zero,
     node=lambda decimals: f"RoundBackward{int(decimals is not None)}",
 )
 def round_(x: Any, decimals: int | None) -> Any:
@@ -419,7 +421,7 @@ def _rounded(x: Any, decimals: int | None) -> Any:
 
 
 @op("special_round(Tensor self, *, int decimals=0)", elementwise=True, method=False, toplevel=False, grads={"self": zeros_like_grad},
-    validate=_refuse_round, node="RoundBackward1")  # fmt: skip
+    validate=_refuse_round, node="RoundBackward1", numpy_grads=numpy_placing.zero)  # fmt: skip
 def special_round(x: Any, decimals: int) -> Any:
     """`round`, under the node that PyTorch gives it where decimals are passed on."""
     return _rounded(x, decimals)
@@ -537,7 +539,8 @@ def fill(x: Any, value: Any) -> Any:
     return jnp.broadcast_to(convert(value, np.dtype(x.dtype)), x.shape)
 
 
-@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad}, numpy=forms.zeros_like)
+@op("zero(Tensor self)", method=False, toplevel=False, node="ZeroBackward0", grads={"self": zeros_like_grad}, numpy=forms.zeros_like,
+    numpy_grads=numpy_placing.zero)  # fmt: skip
 def zero(x: Any) -> Any:
     """Zeros."""
     return zeros_like(x)

@@ -16,22 +16,14 @@ from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.convolution import shifted
 from torchgrad_jax.operators.embedding import first_outside
+from torchgrad_jax.operators.kernels import numpy_windows
+from torchgrad_jax.operators.kernels.numpy_windows import MAX_SHIFTS, pooled_size
 from torchgrad_jax.operators.resampling import Taps, means
 from torchgrad_jax.runtime.baseline.loops import ADDED, GRADIENT, PLACES, PUT, TAKEN, VALUES, even_bounds, how_of_places, how_of_windows, how_within
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import POOLING
 
 Ints = tuple[int, ...]
-
-# Windows of up to this many elements are compared element by element, larger ones are gathered.
-MAX_SHIFTS = 32
-
-
-def pooled_size(n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
-    """The number of windows along one dimension. In `ceil_mode` the last one may reach over the end but must begin before it."""
-    span = n + 2 * padding - dilation * (kernel - 1) - 1
-    count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
-    return count - 1 if ceil_mode and (count - 1) * stride >= n + padding else count
 
 
 def _sizes(x: Any, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Ints:
@@ -285,26 +277,16 @@ def _declare_max_pools() -> None:
     for dims in (2, 3):
         node = f"MaxPool{dims}DWithIndicesBackward0"
         common: dict[str, Any] = dict(node=node, method=False, toplevel=False, validate=refusing(f"max_pool{dims}d", "bc"))
-        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, windows=True, **common)(_max_pool)
+        op(f"_max_pool{dims}d{_MAX_POOL}", order=IMAGE_ALONE, grads={"self": _max_pool_grad}, windows=True,
+           numpy=numpy_windows.max_pool(_sizes, False), numpy_vjp=numpy_windows.max_pool_vjp(_sizes), **common)(_max_pool)  # fmt: skip
         op(f"_max_pool{dims}d_with_indices{_MAX_POOL}", order=IMAGE, results=("values", "indices"), grads={"self": _indices_grad},
-           **common)(_max_pool_with_indices)  # fmt: skip
+           numpy=numpy_windows.max_pool(_sizes, True), **common)(_max_pool_with_indices)  # fmt: skip
 
 
 _declare_max_pools()
 
 
 # ---------------------------------------------------------------------- means
-
-
-def _average_divisors(spatial: Ints, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints, include_pad: bool) -> np.ndarray:
-    """How many elements each window counts."""
-    counts = np.ones((), np.int64)
-    for n, k, s, p, m in zip(spatial, kernel, stride, padding, sizes, strict=True):
-        start = np.arange(m) * s - p
-        stop = np.minimum(start + k, n + p)
-        inside = np.minimum(stop, n) - np.maximum(start, 0)
-        counts = counts[..., None] * (stop - start if include_pad else inside)
-    return counts
 
 
 def _zero_extended(x: Any, kernel: Ints, stride: Ints, padding: Ints, sizes: Ints) -> Any:
@@ -332,7 +314,7 @@ def _avg_pool(x: Any, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode:
     sums = _window_sums(wide(x), kernel_size, stride, padding, sizes)
     divisors = divisor_override
     if divisors is None:
-        divisors = _average_divisors(x.shape[-len(kernel_size) :], kernel_size, stride, padding, sizes, count_include_pad)
+        divisors = numpy_windows.average_divisors(x.shape[-len(kernel_size) :], kernel_size, stride, padding, sizes, count_include_pad)
         divisors = divisors.flat[0] if divisors.size and (divisors == divisors.flat[0]).all() else divisors
     return lax.div(sums, jnp.broadcast_to(jnp.asarray(divisors, sums.dtype), sums.shape)).astype(x.dtype)
 
@@ -407,10 +389,11 @@ def _declare(name: str, schema: str, function: Callable[..., Any], *refusals: Ca
 
 _declare("avg_pool", "Tensor self, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, bool count_include_pad, int? divisor_override",
          _avg_pool, refusing("avg_pool2d", "biuc", np.int64), refusing("avg_pool3d_out_frame", "biuch", np.int64), linear=True,
-         attributes="kernel_size padding ceil_mode count_include_pad divisor_override",
+         attributes="kernel_size padding ceil_mode count_include_pad divisor_override", numpy=numpy_windows.MEANS, numpy_vjp=numpy_windows.MEANS_BACK,
          keeps=("self",))  # fmt: skip
 _declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_pool, _adaptive_avg_types, refusing("adaptive_avg_pool3d_cpu", "biuc"),
-         linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",))  # fmt: skip
+         linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",),
+         numpy=numpy_windows.ADAPTIVE, numpy_vjp=numpy_windows.ADAPTIVE_BACK)  # fmt: skip
 _declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, refusing("adaptive_max_pool2d", "biuc"),
          refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad})  # fmt: skip
 

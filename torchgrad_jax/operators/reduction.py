@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_standardized
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_to, convert, is_half, where, wide, zeros_like
 from torchgrad_jax.declaration.operator import op
@@ -234,14 +234,16 @@ def _mean_grad(grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
 _SPREAD = "(Tensor self, int[]? dim, number? correction, bool keepdim)"
 
 
-@op("var" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _var_grad})
+@op("var" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _var_grad},
+    numpy=numpy_standardized.variance, numpy_vjp=numpy_standardized.variance_vjp)  # fmt: skip
 def var(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The mean square distance from the mean over `dim`, divided by the count less `correction`."""
     dims = wrap_dims(dim, x.ndim)
     return keep(_variance(x, _center(x, dims), dims, correction).astype(_real_type(x)), dims, keepdim)
 
 
-@op("std" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _std_grad})
+@op("std" + _SPREAD, method=False, toplevel=False, validate=lambda x, **_: _check_float("std and var", x), grads={"self": _std_grad},
+    numpy=numpy_standardized.deviation, numpy_vjp=numpy_standardized.deviation_vjp)  # fmt: skip
 def std(x: Any, dim: Any, correction: float | None, keepdim: bool) -> Any:
     """The root of the variance over `dim`. Its gradient where nothing varies is 0."""
     dims = wrap_dims(dim, x.ndim)

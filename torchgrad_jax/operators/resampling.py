@@ -18,9 +18,13 @@ from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import PRECISION
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.loops import how_of_taps
 from torchgrad_jax.runtime.compiling import primitives
-from torchgrad_jax.runtime.compiling.foreign import TAPS
+from torchgrad_jax.runtime.compiling.foreign import TAPS, knows
+from torchgrad_jax.runtime.native import handlers
+from torchgrad_jax.runtime.operation import stand_in
 
 Ints = tuple[int, ...]
 # Sums of more elements are products with a matrix nevertheless: one operation for each element takes too long to compile.
@@ -72,6 +76,12 @@ class Taps(NamedTuple):
         if x.dtype == np.float32 and 0 not in (x.size, self.index.size) and primitives.has(TAPS):
             return _LOOP.bind(x, taps=_Held(self), axis=axis % x.ndim)[0]
         return self._said(x, axis)
+
+    def of_array(self, x: np.ndarray, axis: int) -> np.ndarray:
+        """The same of a NumPy array of float32."""
+        made = np.empty((*x.shape[:axis], len(self.index), *x.shape[axis + 1 :]), np.float32)
+        handlers.resample(contiguous(x), made, how_of_taps(x, taps=self, axis=axis))
+        return made
 
     def _said(self, x: Any, axis: int) -> Any:
         new, most = self.index.shape
@@ -213,6 +223,40 @@ def _upsample_back(grad: Any, shape: Ints, **how: Any) -> Any:
     return grad.astype(dtype)
 
 
+def _resized(x: np.ndarray, **how: Any) -> np.ndarray:
+    """`_upsample` of a NumPy array."""
+    for axis, taps in _taps_of(x.shape, x.dtype, **how):
+        x = taps.of_array(x, axis)
+    return x
+
+
+def _resized_back(grad: np.ndarray, aval: Any, **how: Any) -> np.ndarray:
+    for axis, taps in reversed(_taps_of(aval.shape, grad.dtype, **how)):
+        grad = taps.transposed().of_array(grad, axis)
+    return grad
+
+
+def are_for_taps(x: np.ndarray) -> bool:
+    """Whether there is the loop, and it is for such an array."""
+    return x.dtype == np.float32 and x.size > 0 and knows(TAPS)
+
+
+def _resized_shape(x: np.ndarray, output_size: Ints, **_: Any) -> np.ndarray | None:
+    return stand_in((*x.shape[: -len(output_size)], *output_size), x.dtype) if are_for_taps(x) and 0 not in output_size else None
+
+
+# An element that is read, or made, takes so many nanoseconds.
+EACH_TAP = 1.0
+_RESIZED = Forms(_resized, _resized_shape, True, each=EACH_TAP, planned=True)
+_RESIZED_BACK = Forms(
+    _resized_back,
+    lambda grad, aval, **_: stand_in(aval.shape, aval.dtype) if are_for_taps(grad) and aval.size else None,
+    True,
+    each=EACH_TAP,
+    planned=True,
+)
+
+
 def _attributes(mode: str) -> str:
     scales = {"1": "scales", "2": "scales_h scales_w", "3": "scales_d scales_h scales_w"}[mode.removesuffix("_aa")[-2]]
     return f"output_size {scales} self_sym_sizes" + ("" if mode.startswith("nearest") else " align_corners")
@@ -231,4 +275,4 @@ for _mode, _node, _kernel in (
     op(f"_upsample_{_mode}(Tensor self, int[] output_size, any scales, str mode, bool align_corners)", order=IMAGE_ALONE,
        node=f"Upsample{_node}Backward0", linear=True, transpose=_upsample_back,
        validate=refusing(_kernel, "biuch" if _mode.endswith("_aa") else "biuc", None if _kernel.endswith("_linear") else np.uint8),
-       method=False, toplevel=False, attributes=_attributes(_mode))(_upsample)  # fmt: skip
+       numpy=_RESIZED, numpy_vjp=_RESIZED_BACK, method=False, toplevel=False, attributes=_attributes(_mode))(_upsample)  # fmt: skip

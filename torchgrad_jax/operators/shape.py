@@ -129,7 +129,7 @@ def cat(tensors: list[Any], dim: int) -> Any:
     return lax.concatenate(kept, dim) if kept else convert(tensors[0], dtype)
 
 
-@op("block_diag(Tensor[] tensors)", method=False, toplevel=False, linear=True, numpy=forms.block_diag)
+@op("block_diag(Tensor[] tensors)", method=False, toplevel=False, linear=True, numpy=forms.block_diag, numpy_vjp=forms.block_diag_vjp)
 def block_diag(tensors: list[Any]) -> Any:
     """Matrices along the diagonal of one matrix; vectors are rows and numbers are 1 by 1."""
     matrices = [t.reshape((1,) * (2 - t.ndim) + t.shape) for t in tensors]

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_indexing, promotion
+from torchgrad_jax.declaration import dtypes, numpy_indexing, numpy_placing, numpy_running, promotion
 from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
@@ -88,7 +88,7 @@ def _refuse_complex_sort(x: Any, **_: Any) -> None:
 
 for _name, _node in (("sort", "SortBackward0"), ("sort_stable", "SortBackward1")):
     op(f"{_name}(Tensor self, int dim, bool descending)", keeps_order=True, method=False, toplevel=False, node=_node, results=("values", "indices"),
-       validate=_refuse_complex_sort, numpy=numpy_indexing.sort,
+       validate=_refuse_complex_sort, numpy=numpy_indexing.sort, numpy_grads=numpy_placing.put_back,
        grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})(_sorted)  # fmt: skip
 
 
@@ -123,7 +123,8 @@ def _check_topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> None:
 
 
 @op("topk(Tensor self, int k, int dim=-1, bool largest=True, bool sorted=True)", results=("values", "indices"), validate=_check_topk,
-    numpy=numpy_indexing.topk, grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})  # fmt: skip
+    numpy=numpy_indexing.topk, numpy_grads=numpy_placing.put_back,
+    grads={"self": lambda grad, self_sym_sizes, indices, dim: put_along(grad, self_sym_sizes, indices, dim)})  # fmt: skip
 def topk(x: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
     """The `k` largest (or smallest) elements along `dim` in order, and their indices."""
     if not x.ndim:
@@ -181,7 +182,7 @@ def _check_kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> None:
 
 
 @op("kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_kthvalue,
-    grads={"self": _at_place})  # fmt: skip
+    grads={"self": _at_place}, numpy=numpy_running.kthvalue, numpy_grads=numpy_placing.put_back)  # fmt: skip
 def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     """The `k`-th smallest element along `dim`, counted from 1, and its index."""
     if not x.ndim:
@@ -228,7 +229,8 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
     op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_check_median, keeps=("self", "result"),
        grads={"self": _value_shared})(over_all)  # fmt: skip
     op(f"{name}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{name.title()}Backward1",
-       results=("values", "indices"), validate=validate, grads={"self": _at_place})(over_dim)  # fmt: skip
+       results=("values", "indices"), validate=validate, grads={"self": _at_place}, numpy=getattr(numpy_running, name),
+       numpy_grads=numpy_placing.put_back)(over_dim)  # fmt: skip
 
 
 _declare_median("median", False)
@@ -241,7 +243,8 @@ def _check_mode(x: Any, dim: int, keepdim: bool) -> None:
         refusing("mode_cpu", "c")(x)
 
 
-@op("mode(Tensor self, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_mode, grads={"self": _at_place})
+@op("mode(Tensor self, int dim=-1, bool keepdim=False)", results=("values", "indices"), validate=_check_mode, grads={"self": _at_place},
+    numpy=numpy_placing.mode, numpy_grads=numpy_placing.put_back)  # fmt: skip
 def mode(x: Any, dim: int, keepdim: bool) -> Any:
     """The most frequent element along `dim`, the smallest of equally frequent ones, and its last index."""
     if not x.ndim:
@@ -283,7 +286,7 @@ def searchsorted(sequence: Any, values: Any, sorter: Any, out_int32: bool, right
     return span[0].reshape(values.shape).astype(np.int32 if out_int32 else np.int64)
 
 
-@op("_histc(Tensor self, int bins, Scalar min, Scalar max)", differentiable=False, method=False, toplevel=False)
+@op("_histc(Tensor self, int bins, Scalar min, Scalar max)", differentiable=False, method=False, toplevel=False, numpy=numpy_placing.histc)
 def histc(x: Any, low: Any, high: Any, bins: int) -> Any:
     """Counts of the elements in `bins` equal parts of [min, max]; the range of the elements where both are equal."""
     x = x.reshape(-1)

@@ -11,15 +11,16 @@ from jax import lax
 from jax import numpy as jnp
 from jax.scipy import special
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_losses
 from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_half, where, wide, zeros_like, zeros_like_grad
-from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op
+from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op, registry
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
 from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
 from torchgrad_jax.operators.special_functions.gamma import digamma, hurwitz_zeta, polygamma
 from torchgrad_jax.runtime.baseline.inlining import WHOLE
+from torchgrad_jax.runtime.operation import signature
 
 # ---------------------------------------------------------------------- division with remainder
 # `_checked`: integers whose divisors are not known when the operation is recorded.
@@ -112,7 +113,11 @@ def _declare_division(name: str, kernel: str, function: Any, nodes: dict[str, st
     options = {"promote": "common", "opmath": opmath, "method": False, "toplevel": False}
     for suffix, node in nodes.items():
         op(f"{name}{suffix}{schema}", node=node, grads=grads, edges=("self",) if suffix == "_number" else None, **options)(plain)
-    op(f"{name}_checked{schema}", differentiable=False, check=_zero_division, **options)(checked)
+
+    def form(bound: Any, specs: Any) -> Any:
+        return numpy_losses.without_zeros(signature(registry[f"{name}_tensor"].bind(bound.layout, bound.device), specs))
+
+    op(f"{name}_checked{schema}", differentiable=False, check=_zero_division, numpy_of=form, **options)(checked)
 
 
 _declare_division(

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration import dtypes, numpy_systems
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import broadcast_shapes, where, zeros_like
 from torchgrad_jax.declaration.memory_order import COLUMNS, Order, by_columns
@@ -72,14 +72,14 @@ def _eigh_shapes(a: Aval, upper: bool) -> None:
 
 @op("linalg_eigh(Tensor self, bool upper)", order=Order(None, by_columns),
     results=("eigenvalues", "eigenvectors"), grads={"self": _eigh_grad}, validate=_eigh_shapes,
-    check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
+    numpy=numpy_systems.eigh, numpy_vjp=numpy_systems.eigh_vjp, check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
 def linalg_eigh(a: Any, upper: bool) -> Any:
     """Eigenvalues, ascending, and eigenvectors of Hermitian matrices given by one triangle."""
     return checked_by_info(_eigh)(a, upper=upper)
 
 
 @op("linalg_eigvalsh(Tensor self, bool upper)", differentiable=False, validate=_eigh_shapes,
-    check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
+    numpy=numpy_systems.eigvalsh, check=failure("linalg.eigh", ILL_CONDITIONED), **PRIVATE)  # fmt: skip
 def linalg_eigvalsh(a: Any, upper: bool) -> Any:
     """The eigenvalues alone, where no gradient is wanted."""
     values, _, info = _eigh(a, upper=upper)
@@ -154,7 +154,7 @@ def _svd_info(a: Any) -> Any:
 
 @op("linalg_svd(Tensor self, bool full_matrices)", order=Order(by_columns, None, by_columns),
     results=("U", "S", "Vh"), grads={"self": _svd_grad}, attributes="full_matrices",
-    validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
+    validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"), numpy=numpy_systems.svd, numpy_vjp=numpy_systems.svd_vjp,
     check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
 @in_single
 def linalg_svd(a: Any, full_matrices: bool) -> Any:
@@ -164,7 +164,7 @@ def linalg_svd(a: Any, full_matrices: bool) -> Any:
 
 
 @op("linalg_svdvals(Tensor self)", differentiable=False, validate=matrix_float("linalg.svd", check_routine, "linalg_svd_cpu"),
-    check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
+    numpy=numpy_systems.svdvals, check=failure("linalg.svd", NOT_FINITE), **PRIVATE)  # fmt: skip
 @in_single
 def linalg_svdvals(a: Any) -> Any:
     """The singular values alone, where no gradient is wanted."""
@@ -204,6 +204,8 @@ def _qr_grad(grad0: Any, grad1: Any, Q: Any, R: Any, mode: str) -> Any:
     results=("Q", "R"),
     grads={"self": _qr_grad},
     validate=matrix_float("linalg.qr", check_kernel, "geqrf_cpu"),
+    numpy=numpy_systems.qr,
+    numpy_vjp=numpy_systems.qr_vjp,
     **PRIVATE,
 )
 def linalg_qr(a: Any, mode: str) -> Any:
@@ -251,7 +253,8 @@ def _reciprocal(s: Any, limit: Any) -> Any:
     return where(jnp.abs(s) > limit, 1 / where(s == 0, 1, s), 0)
 
 
-@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=check_pinv, **PRIVATE)
+@op("linalg_pinv(Tensor self, any atol, any rtol, bool hermitian)", grads={"self": _pinv_grad}, validate=check_pinv,
+    numpy=numpy_systems.pinv, **PRIVATE)  # fmt: skip
 def linalg_pinv(a: Any, atol: float | None, rtol: float | None, hermitian: bool) -> Any:
     """The Moore-Penrose inverse."""
     if not a.size:
@@ -364,9 +367,10 @@ def _lstsq(a: Any, b: Any, rcond: float | None, driver: str) -> Any:
 
 _LSTSQ: dict[str, Any] = dict(
     order=COLUMNS, results=("solution", "residuals", "rank", "singular_values", "pinverse"), node="LinalgLstsqBackward0",
-    grads={"self": _lstsq_a, "B": _lstsq_b}, copies=("residuals",), validate=_lstsq_shapes, **PRIVATE
+    grads={"self": _lstsq_a, "B": _lstsq_b}, copies=("residuals",), validate=_lstsq_shapes,
+    numpy_grads=numpy_systems.lstsq_grads, **PRIVATE
 )  # fmt: skip
-op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", **_LSTSQ)(_lstsq)
+op("linalg_lstsq(Tensor self, Tensor B, any rcond, str driver)", numpy=numpy_systems.lstsq, **_LSTSQ)(_lstsq)
 
 
 @op("linalg_lstsq_full_rank(Tensor self, Tensor B, any rcond, str driver)", check=failure("torch.linalg.lstsq", DEFICIENT), **_LSTSQ)

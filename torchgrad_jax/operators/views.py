@@ -19,6 +19,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration import numpy_parts as parts
+from torchgrad_jax.declaration import numpy_placing
 from torchgrad_jax.declaration.converting import where, wide, zeros_like
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.strides import apart, contiguous_strides
@@ -293,7 +294,7 @@ def _unfold_strides(
 
 
 @viewed("unfold(Tensor self, int dimension, int size, int step)", _unfold_write, _unfold_strides, numpy=forms.unfold,
-    attributes="dimension size step self_sym_sizes", repeats=True)  # fmt: skip
+    numpy_grads=numpy_placing.unfold_grads, attributes="dimension size step self_sym_sizes", repeats=True)  # fmt: skip
 def unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     """Windows of `size` along `dimension`, as a new last dimension."""
     if not x.ndim:
@@ -415,6 +416,7 @@ def _strided_back(grad: Any, shape: tuple[int, ...], size: tuple[int, ...], stri
 
 @viewed("as_strided(Tensor self, int[] size, int[] stride, int? storage_offset)", _strided_write,
        lambda shape, strides, offset, size, stride, storage_offset: (stride, storage_offset or 0), numpy=forms.as_strided,
+       numpy_grads=numpy_placing.as_strided_grads, numpy_write=numpy_placing.as_strided_scatter,
        transpose=_strided_back, attributes="size stride storage_offset", repeats=True, scatter_attributes="size stride storage_offset")  # fmt: skip
 def as_strided(x: Any, size: tuple[int, ...], stride: tuple[int, ...], storage_offset: int | None) -> Any:
     """Elements of the base's memory by strides, from its beginning where no offset is given."""

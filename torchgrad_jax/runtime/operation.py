@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -27,7 +28,7 @@ from torchgrad_jax.runtime.observing.observer import TRACING, timed
 from torchgrad_jax.runtime.recording.fields import SignatureFields
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
-from torchgrad_jax.runtime.vectors import as_vectors
+from torchgrad_jax.runtime.vectors import Vectors, as_vectors, filled_length, filling_up, with_length
 
 ArgSpec = Aval | type
 Check = Callable[..., Exception]
@@ -307,12 +308,31 @@ class Signature(SignatureFields):
         except (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError):
             return False  # it has requirements of its own; if its operands do not fit, the trace says so
         plan: Any = known.baseline
-        if not getattr(plan, "everywhere", False) or not plan.reaches(vectors.shape, self.specs):
+        if getattr(plan, "everywhere", False):
+            if not plan.reaches(vectors.shape, self.specs):
+                return False
+            elements = math.prod(vectors.shape)
+            found: Any = (plan if vectors.overwrites else plan.broadcasting).for_elements(elements, known.avals[0].size)
+        else:
+            alike = bop is self.bop and all([aval.ndim for aval in known.avals])  # a loss that is added up has no dimension
+            found = self._filled_up(vectors) if plan is not None and plan.size > _TRACED_SOON and alike else None
+        if found is None:
             return False
         self.avals = tuple([aval_of(vectors.shape, aval.dtype, aval.device) for aval in known.avals])
-        self.single = known.single
-        self._baseline = (plan if vectors.overwrites else plan.broadcasting).for_elements(self.avals[0].size, known.avals[0].size)
+        self.single, self._baseline = known.single, found
         return True
+
+    def _filled_up(self, vectors: Vectors) -> NumPyForm | None:
+        """What fills vectors up to one of a few lengths, where a plan serves one length only: its loop ends when all elements are done."""
+        length = filled_length(vectors.shape)
+        specs = with_length(self.specs, length)
+        if not length or specs == self.specs:
+            return None
+        plan: Any = signature(self.bop, specs).baseline
+        if plan is None:
+            return None
+        function = filling_up(plan, vectors.shape, length)
+        return NumPyForm(Forms(function, fresh=True), False, 0, 1, plan.cost)
 
     def _by_kinship(self) -> bool:
         """Whether signatures that differ from this one in sizes alone told all there is to know. Else this one is traced and compared with them."""
@@ -457,6 +477,8 @@ def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> in
     return sum([o.nbytes for o in outs if o.flags.owndata])
 
 
+# A plan of so many steps is made as soon as another.
+_TRACED_SOON = 8
 _NOTHING = bytes(16)
 _ZERO = {kind: dtype.type(0) for kind, dtype in NUMBER_DTYPES.items()}
 

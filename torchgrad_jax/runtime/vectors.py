@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from torchgrad_jax.runtime.value import aval_of
 
+# To what lengths operands are filled up, where a plan serves one length only; longer ones take long enough by themselves.
+_FILLED = (16, 64, 256, 1024)
 # The length that stands for all from one on, and from how many elements on it pays to write over an operand.
 _LENGTH, _MANY = 4096, 1024
 
@@ -53,3 +55,29 @@ def specs_of_vectors(specs: Sequence[Any]) -> tuple[Any, ...] | None:
     if len({s.dtype for s in arrays}) != 1:
         return None
     return tuple([s if isinstance(s, type) else aval_of((_LENGTH,), s.dtype, s.device) for s in specs])
+
+
+def filled_length(shape: tuple[int, ...]) -> int:
+    """The length that vectors of so many elements are filled up to; 0 where there are none, or too many."""
+    elements = math.prod(shape)
+    return next((length for length in _FILLED if elements <= length), 0) if elements else 0
+
+
+def with_length(specs: Sequence[Any], length: int) -> tuple[Any, ...]:
+    """The operands of an element-wise operation as vectors of this length."""
+    return tuple([s if isinstance(s, type) or not s.shape else aval_of((length,), s.dtype, s.device) for s in specs])
+
+
+def filling_up(function: Callable[..., Any], shape: tuple[int, ...], length: int) -> Callable[..., tuple[Any, ...]]:
+    """A function of vectors of this length that is element-wise, of operands that broadcast to a shape. The last elements are repeated."""
+    elements = math.prod(shape)
+
+    def filled(x: Any) -> Any:
+        if x.ndim == 0:
+            return x
+        made = np.empty(length, x.dtype)
+        made[:elements].reshape(shape)[...] = x
+        made[elements:] = made[elements - 1]
+        return made
+
+    return lambda *arrays: tuple([made[:elements].reshape(shape) for made in function(*[filled(a) for a in arrays])])

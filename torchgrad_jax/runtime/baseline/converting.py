@@ -10,7 +10,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import lanes
 from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
-from torchgrad_jax.runtime.baseline.rules import Constant, Same, Unknown, is_floating, is_half, rule
+from torchgrad_jax.runtime.baseline.rules import Constant, OfElements, Same, Unknown, is_floating, is_half, rule
 
 
 @rule("convert_element_type", elementwise=True)
@@ -150,7 +150,7 @@ def _bitcast(eqn: Any) -> Any:
         raise Unknown("bits of booleans")
     shape = eqn.outvars[0].aval.shape
     if source.itemsize == target.itemsize:
-        return lambda x: x.view(target)
+        return OfElements(lambda x: x.view(target))
     if 0 in shape:
         return lambda x: np.empty(shape, target)
     if source.itemsize < target.itemsize:  # the last dimension becomes one number

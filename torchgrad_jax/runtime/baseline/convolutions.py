@@ -69,6 +69,11 @@ def how_of_groups(x: Any, y: Any, *, of: int, kernel: Ints, stride: Ints, paddin
     return np.array([*[n for three in numbers for n in three], of == 2, groups, of == 1], np.int64)
 
 
+def cost_of_loops(images: int, kernel: Ints, sizes: Ints) -> float:
+    """What the loops take for so many images, a kernel (features, channels, *) and results of these sizes."""
+    return 5_000.0 + product(images, kernel[0], math.prod(kernel[1:]), math.prod(sizes), np.dtype(np.float32))
+
+
 def _cost_of_groups(eqn: Any) -> float:
     of, groups, shape = (eqn.params[name] for name in ("of", "groups", "shape"))
     images = shape if of != 2 else eqn.invars[1].aval.shape

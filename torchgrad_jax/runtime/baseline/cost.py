@@ -6,7 +6,10 @@ Measured on three x86 processors with NumPy 2.4, on arrays of 8 and of 100,000 e
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +22,9 @@ STEP = 700.0
 # An element of a cheap primitive (+, comparison, select, copy), of a transcendental one, by NumPy and by the functions of `blocks`, and of one of
 # scipy.special.
 CHEAP, DEAR, BY_BLOCKS, SPECIAL = 0.15, 1.0, 0.4, 60.0
-# Importing scipy, which is done once, whatever the number of elements.
-IMPORT = 1e8
+# Importing scipy, which is done once, whatever the number of elements. So many operations that want it are left to XLA, which compiles each in a
+# fifth to a third of that; then it is imported.
+IMPORT, _LEFT = 1e8, 4
 # A multiply-add of a matrix product, and what the product takes besides; from so many on `native` shares it with helpers, which takes this part.
 MULTIPLY_ADD, PRODUCT = 0.03, 1500.0
 HELPED_FROM, HELPED = 1 << 21, 0.5
@@ -43,6 +47,19 @@ VIEW = 0.0
 
 # What widening an element of half precision and rounding it takes: NumPy converts float16 bit by bit, C's loops by vectors.
 _FLOAT16, _BFLOAT16 = (0.15, 0.25) if blocks.by_numbers else (6.0, 1.0)
+
+
+_wanted = count()
+
+
+def importing() -> float:
+    """What scipy.special costs an operation that is made ready for the interpreter: nothing once it is there."""
+    if "scipy.special" in sys.modules:
+        return 0.0
+    if next(_wanted) < _LEFT:
+        return IMPORT
+    import_module("scipy.special")
+    return 0.0
 
 
 def weight(dtype: np.dtype) -> float:

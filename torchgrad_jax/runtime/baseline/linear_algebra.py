@@ -111,17 +111,24 @@ def _eigh(eqn: Any) -> Any:
     return _safe(lambda x: np.linalg.eigh(x, triangle)[::-1], _avals(eqn))
 
 
+def _finite(x: Any) -> Any:
+    """The matrices, if no element is infinite: of some that have such LAPACK does not come back."""
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError
+    return x
+
+
 @rule("svd", cost=lambda eqn: lapack(eqn, 130.0 if eqn.params["compute_uv"] else 60.0))
 def _svd(eqn: Any) -> Any:
     p = eqn.params
     if p["subset_by_index"] is not None or 0 in eqn.invars[0].aval.shape[-2:]:
         raise Unknown("a part of the singular values")
     if not p["compute_uv"]:
-        return _safe(lambda x: [np.linalg.svd(x, compute_uv=False)], _avals(eqn))
+        return _safe(lambda x: [np.linalg.svd(_finite(x), compute_uv=False)], _avals(eqn))
     full = p["full_matrices"]
 
     def solve(x: Any) -> list[Any]:
-        u, s, vh = np.linalg.svd(x, full)
+        u, s, vh = np.linalg.svd(_finite(x), full)
         return [s, u, vh]
 
     return _safe(solve, _avals(eqn))

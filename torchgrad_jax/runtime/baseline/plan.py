@@ -13,12 +13,12 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Loop, Prepared
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, BY_XLA_RELATIVE, IMPORT, SHARED, STEP, VIEW, is_by_tiles
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, BY_XLA_RELATIVE, IMPORT, SHARED, STEP, VIEW, importing, is_by_tiles
 from torchgrad_jax.runtime.baseline.indexing import is_one_window
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
 from torchgrad_jax.runtime.baseline.reducing import is_by_loops
-from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, Rule, Same, Unknown, Writing, find
+from torchgrad_jax.runtime.baseline.rules import AnySizes, Broadcast, Constant, Costed, OfElements, Rule, Same, Unknown, Writing, find
 
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
@@ -35,6 +35,7 @@ _LARGE = 1 << 10
 _NEVER: Mapping[int, Any] = MappingProxyType({})
 # How many times as long as the interpreter XLA takes for convolutions of volumes; for those of images it takes as long.
 _VOLUMES = 3.0
+_WRAPPED = (AnySizes, OfElements, Writing)
 # Stands among the constants that tell of a shape for all that the plan is.
 _ALL = -1
 
@@ -85,7 +86,7 @@ class Plan(Prepared):
         found = copy(self)
         steps = STEP * self.size
         once = (self.cost - steps) // IMPORT * IMPORT
-        found.cost = steps + once + (self.cost - steps - once) * count / max(own, 1)
+        found.cost = steps + (importing() if once else 0.0) + (self.cost - steps - once) * count / max(own, 1)
         return found
 
     @property
@@ -246,16 +247,17 @@ class _Build:
             return [self.constant(made.value)]
         if type(made) is Broadcast:
             return [self.broadcast(operands[0], made.dimensions, len(eqn.outvars[0].aval.shape))]
-        any_sizes = rule.elementwise or type(made) is AnySizes
-        function, cost = made if type(made) is Costed else (made.function if type(made) in (AnySizes, Writing) else made, rule.cost(eqn))
-        if rule.elementwise:
+        elementwise = rule.elementwise or type(made) is OfElements
+        any_sizes = elementwise or type(made) is AnySizes
+        function, cost = made if type(made) is Costed else (made.function if type(made) in _WRAPPED else made, rule.cost(eqn))
+        if elementwise:
             shapes = [_broadcast_shape([self.shapes[i] for i in operands])] * len(eqn.outvars)
             cost *= math.prod(shapes[0]) / max(1, eqn.outvars[0].aval.size)
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]
         self.alike += _by_xla(eqn, rule, cost)
-        results = self.step(function, operands, shapes, cost, rule.elementwise, any_sizes, several)
+        results = self.step(function, operands, shapes, cost, elementwise, any_sizes, several)
         if len(shapes) == 1 and shapes[0] and results[0] not in self.constants:
             self.say_memory(self.steps[-1], eqn, rule.fresh, made)
         return results

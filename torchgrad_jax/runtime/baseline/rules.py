@@ -50,6 +50,12 @@ class AnySizes(NamedTuple):
     function: Callable[..., Any]
 
 
+class OfElements(NamedTuple):
+    """A function that is element-wise, of a primitive that is not always."""
+
+    function: Callable[..., Any]
+
+
 class Writing(NamedTuple):
     """A function whose result is its first operand, changed in places, and the one that changes that operand itself and returns it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, of_function, per_element
+from torchgrad_jax.runtime.baseline.cost import DEAR, SPECIAL, importing, of_function, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
@@ -21,6 +20,8 @@ _FEW = 4096
 _NAMES = {
     "erf_inv": "erfinv", "igamma": "gammainc", "igammac": "gammaincc", "zeta": "zeta", "regularized_incomplete_beta": "betainc",
 }  # fmt: skip
+# Compiling these takes longer than importing scipy does.
+_LONG = ("igamma", "igammac", "regularized_incomplete_beta")
 
 
 @cache
@@ -29,7 +30,7 @@ def _scipy(name: str) -> Callable[..., Any]:
 
 
 def _cost(eqn: Any) -> float:
-    return per_element(SPECIAL, eqn) + (0.0 if "scipy.special" in sys.modules else IMPORT)
+    return per_element(SPECIAL, eqn) + (0.0 if eqn.primitive.name in _LONG else importing())
 
 
 def _cost_of_few(eqn: Any) -> float:
@@ -84,7 +85,7 @@ def _erf_cost(eqn: Any) -> float:
         return of_function(eqn)
     size = eqn.outvars[0].aval.size
     if size >= _MANY_SINGLE:
-        return IMPORT
+        return importing() or 15_000.0 + per_element(3 * DEAR, eqn)
     return per_element(2 * SPECIAL, eqn) if size <= _FEW_SINGLE else 15_000.0 + per_element(3 * DEAR, eqn)
 
 
