@@ -128,7 +128,7 @@ deviation_vjp = Forms(_deviation_grad, _of_aval_alike, planned=True)
 
 
 def layer_norm_grads(names: tuple[str, ...]) -> Forms:
-    """The form of the gradients of these operands."""
+    """The form of the gradients of these operands. Saved are the weight, the bias, and the statistics: a bias alone could be taken for a weight."""
 
     def function(grad: Array, avals: Any, x: Array, *rest: Array, normalized_shape: Shape, **_: Any) -> Any:
         weight, (mean, rstd), length = rest[:-2][:1], rest[-2:], math.prod(normalized_shape)
@@ -145,7 +145,8 @@ def layer_norm_grads(names: tuple[str, ...]) -> Forms:
         return _selected(found, names)
 
     def result(grad: Array, avals: Any, x: Array, *rest: Array, **_: Any) -> Any:
-        return _of_avals(avals, names) if is_for_rows(grad, x, *rest) else None
+        told_apart = len(rest) != 3 or "weight" in names
+        return _of_avals(avals, names) if told_apart and is_for_rows(grad, x, *rest) else None
 
     return Forms(function, result, each=_ELEMENT, planned=True)
 

@@ -315,7 +315,7 @@ class Signature(SignatureFields):
             found: Any = (plan if vectors.overwrites else plan.broadcasting).for_elements(elements, known.avals[0].size)
         else:
             alike = bop is self.bop and all([aval.ndim for aval in known.avals])  # a loss that is added up has no dimension
-            found = self._filled_up(vectors) if plan is not None and plan.size > _TRACED_SOON and alike else None
+            found = self._filled_up(vectors) if plan is not None and plan.compiling > _TRACED_SOON and alike else None
         if found is None:
             return False
         self.avals = tuple([aval_of(vectors.shape, aval.dtype, aval.device) for aval in known.avals])
@@ -477,7 +477,7 @@ def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> in
     return sum([o.nbytes for o in outs if o.flags.owndata])
 
 
-# A plan of so many steps is made as soon as another.
+# A plan of so few primitives is made as soon as what fills up operands.
 _TRACED_SOON = 8
 _NOTHING = bytes(16)
 _ZERO = {kind: dtype.type(0) for kind, dtype in NUMBER_DTYPES.items()}
