@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
+from torchgrad_jax.runtime.baseline import NumPyForm
 from torchgrad_jax.runtime.operation import Signature
 from torchgrad_jax.runtime.vectors import filled_length
 
@@ -83,3 +84,19 @@ def test_scipy_is_imported_when_it_was_wanted_often_enough():
     told = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True).stdout.strip()
     imported = [word == "True" for word in told.strip("[]").split(", ")]
     assert not imported[0] and imported[-1] and imported == sorted(imported)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: torch.nn.functional.binary_cross_entropy(x, x.detach()), lambda x: x.var(1), lambda x: x.std(1).sum(), lambda x: x.topk(5, 1).values,
+    lambda x: torch.nn.functional.batch_norm(x, None, None, training=True),
+])  # fmt: skip
+def test_forms_cost_about_what_their_plans_do(make, monkeypatch):
+    """Else a program of large arrays would be interpreted for ever, or compiled at once."""
+    made, signatures = Signature.__init__, list[Signature]()
+    monkeypatch.setattr(Signature, "__init__", lambda self, *given: (made(self, *given), signatures.append(self))[0])
+    x = torch.rand(613, 1021).requires_grad_()
+    make(x).sum().backward()
+    large = [sig for sig in signatures if isinstance(sig.baseline, NumPyForm) and sig.baseline.planned and sig.baseline.cost > 100_000]
+    assert large
+    for sig in large:
+        assert 0.2 < sig.baseline.cost / sig._plan().cost < 5, sig.bop

@@ -55,7 +55,8 @@ class Loss:
             found = found if count is None else found / count
             return found if outcome is None else (found, outcome(*arrays))
 
-        return Forms(function, lambda *arrays: like if outcome is None else (like, stand_in((2,), np.dtype(np.int64))), planned=True)
+        made = like if outcome is None else (like, stand_in((2,), np.dtype(np.int64)))
+        return Forms(function, lambda *arrays: made, planned=True, fused=lambda *arrays: plan.cost)  # type: ignore[union-attr]
 
     def vjp(self, bound: BoundOperator, specs: tuple[Any, ...], of_gradient: Callable[[Signature], Any]) -> Any:
         """The `numpy_form` of its backward operation. of_gradient: gives the backward operation of another Signature, and what that saves of it."""
@@ -74,7 +75,7 @@ class Loss:
             found = plan(grad if count is None else grad / count, *arrays)
             return found[0] if len(found) == 1 else tuple(found)
 
-        known = Forms(function, lambda *arrays: like if results == 1 else (like,) * results, planned=True)
+        known = Forms(function, lambda *arrays: like if results == 1 else (like,) * results, planned=True, fused=lambda *arrays: plan.cost)
         return (lambda taken: known if taken[0].shape == given.shape and taken[0].dtype == aval.dtype else None) if plan is not None else None
 
 
@@ -98,4 +99,4 @@ def without_zeros(plain: Signature) -> Forms | None:
         return found, np.array([bad, 0], np.int64)
 
     like = stand_in(aval.shape, aval.dtype), stand_in((2,), np.dtype(np.int64))
-    return Forms(function, lambda *arrays: like, True)
+    return Forms(function, lambda *arrays: like, True, fused=lambda *arrays: plan.cost)  # type: ignore[union-attr]

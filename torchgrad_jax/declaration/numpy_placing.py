@@ -33,11 +33,13 @@ from torchgrad_jax.runtime.value import Aval
 
 _ALL = slice(None)
 _INT64 = np.dtype(np.int64)
+# What an element that is written takes, in nanoseconds.
+_EACH = 1.5
 # Of a float32 as many can be counted.
 _COUNTABLE = 1 << 24
 
 
-def gradient(function: Callable[..., Array], fits: Callable[..., Any], each: float = 0.0) -> Callable[[tuple[str, ...]], Forms]:
+def gradient(function: Callable[..., Array], fits: Callable[..., Any], each: float = _EACH) -> Callable[[tuple[str, ...]], Forms]:
     """The `numpy_grads` of an operator one of whose operands has a gradient: of (its gradient, the aval, what is saved..., **statics). each: see
     `Forms`."""
 
@@ -45,7 +47,7 @@ def gradient(function: Callable[..., Array], fits: Callable[..., Any], each: flo
         alike = len(avals) == 1 and avals[0].dtype == grad.dtype and grad.dtype.kind == "f"
         return stand_in(avals[0].shape, grad.dtype) if alike and fits(grad, avals[0], *saved, **statics) else None
 
-    form = Forms(lambda grad, avals, *saved, **statics: function(grad, avals[0], *saved, **statics), result, each=each)
+    form = Forms(lambda grad, avals, *saved, **statics: function(grad, avals[0], *saved, **statics), result, each=each, planned=True)
     return lambda wanted: form
 
 
@@ -66,13 +68,13 @@ def gradients(function: Callable[..., dict[str, Array]], fits: Callable[..., Any
             outs = [stand_in(aval.shape, grad.dtype) for aval in avals]
             return outs[0] if len(outs) == 1 else tuple(outs)
 
-        return Forms(made, result)
+        return Forms(made, result, each=_EACH, planned=True)
 
     return of
 
 
 # No element of the result depends on the operand.
-zero = gradient(lambda grad, aval, *_, **__: numpy_forms.zeros_like(grad), lambda grad, aval, *_, **__: grad.shape == aval.shape)
+zero = gradient(lambda grad, aval, *_, **__: numpy_forms.zeros_like(grad), lambda grad, aval, *_, **__: grad.shape == aval.shape, 0.0)
 
 
 # ---------------------------------------------------------------------- scatter

@@ -118,10 +118,12 @@ def _of_aval_alike(grad: Array, aval: Any, x: Array, *rest: Array, **_: Any) -> 
     return stand_in(aval.shape, aval.dtype) if alike and x.ndim and x.size else None
 
 
-variance = Forms(_variance, _of_reduced, planned=True)
-variance_vjp = Forms(_variance_grad, _of_aval_alike, planned=True)
-deviation = Forms(_deviation, _of_reduced, planned=True)
-deviation_vjp = Forms(_deviation_grad, _of_aval_alike, planned=True)
+_COSTS: dict[str, Any] = {"each": 0.15, "fused": lambda x, *_: 0.3 * x.size, "planned": True}
+_COSTS_BACK: dict[str, Any] = {"each": 0.15, "fused": lambda grad, x, *_: 0.3 * x.size, "planned": True}
+variance = Forms(_variance, _of_reduced, **_COSTS)
+variance_vjp = Forms(_variance_grad, _of_aval_alike, **_COSTS_BACK)
+deviation = Forms(_deviation, _of_reduced, **_COSTS)
+deviation_vjp = Forms(_deviation_grad, _of_aval_alike, **_COSTS_BACK)
 
 
 # ---------------------------------------------------------------------- over the last dimensions

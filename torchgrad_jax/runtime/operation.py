@@ -286,11 +286,9 @@ class Signature(SignatureFields):
         outs = (outs,) if alone else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
-        size = given[0].size if given else 0
-        if found.takes is None:
-            form = NumPyForm(found, alone, _moved(found, given, outs), size)
-        else:
-            form = NumPyForm(found, alone, 0, size, found.takes(*given))
+        size = max([o.size for o in (*given[:1], *outs)])
+        products, fused = [0.0 if told is None else told(*given) for told in (found.takes, found.fused)]
+        form = NumPyForm(found, alone, 0 if found.takes is not None else _moved(found, given, outs), size, products, fused)
         form.steps = None if found.steps is None else found.steps(*given)
         self._baseline = form
         return True

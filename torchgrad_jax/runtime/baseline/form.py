@@ -15,10 +15,11 @@ class Forms(NamedTuple):
     function: of its operands in order; it never writes to them, and its result may be a view of them. result: gives, of the same arguments, what has
     the result's shape and dtype and takes no memory, None where they are not for the form; without it the function itself tells. fresh: the result is
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
-    its first operand than it returns, however large that is. each: nanoseconds for each element of that, which XLA takes as well. takes: gives the
-    nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as well. steps: gives, of such arrays, for
-    each result a function and the places of the operands that it is of, None where there are none: what a program is merged of. They make memory of
-    their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead.
+    its first operand than it returns, however large that is. each: nanoseconds for each element of that, or of the results where these are more,
+    which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
+    well. steps: gives, of such arrays, for each result a function and the places of the operands that it is of, None where there are none: what a
+    program is merged of. They make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its
+    jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only.
     """
 
     function: Callable[..., Any]
@@ -30,30 +31,31 @@ class Forms(NamedTuple):
     takes: Callable[..., float] | None = None
     steps: Callable[..., Any] | None = None
     planned: bool = False
+    fused: Callable[..., float] | None = None
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps, self.planned)
+        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps, self.planned, self.fused)
 
 
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    moved: how many bytes it copies. elements: how many its first operand has. products: nanoseconds that products take. multiplies, alike: see Plan.
-    planned: see Forms.
+    moved: how many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies,
+    alike: see Plan.
     """
 
     multiplies = False
     __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps", "planned")
 
-    def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0) -> None:
+    def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
         self.steps: Any = None
         self.alike = forms.each * elements + products
-        self.cost = STEP + CHEAP * moved / 4 + self.alike
+        self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)
