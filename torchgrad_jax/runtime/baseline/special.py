@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.cost import DEAR, SPECIAL, importing, of_function, per_element
+from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, importing, of_function, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 
@@ -85,7 +85,7 @@ def _erf_cost(eqn: Any) -> float:
         return of_function(eqn)
     size = eqn.outvars[0].aval.size
     if size >= _MANY_SINGLE:
-        return importing() or 15_000.0 + per_element(3 * DEAR, eqn)
+        return IMPORT  # not for scipy: it is more than what XLA's program takes
     return per_element(2 * SPECIAL, eqn) if size <= _FEW_SINGLE else 15_000.0 + per_element(3 * DEAR, eqn)
 
 
