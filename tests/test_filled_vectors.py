@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -80,7 +81,7 @@ print(imported)
 """
 
 
-@pytest.mark.skipif("TORCHGRAD_JAX_BASELINE" in __import__("os").environ, reason="the interpreter is off")
+@pytest.mark.skipif("TORCHGRAD_JAX_BASELINE" in os.environ, reason="the interpreter is off")
 def test_scipy_is_imported_when_it_was_wanted_often_enough():
     told = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True).stdout.strip()
     imported = [word == "True" for word in told.strip("[]").split(", ")]

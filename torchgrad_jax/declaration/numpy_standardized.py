@@ -47,16 +47,12 @@ def _standardized(x: Array, dims: Shape, eps: float) -> tuple[Array, Array, Arra
 
 
 def _standardized_grad(g: Array, xhat: Array, rstd: Array, dims: Shape) -> Array:
-    count = _type(g)(math.prod([g.shape[d] for d in dims]))
+    number = g.dtype.type
+    count = number(math.prod([g.shape[d] for d in dims]))
     zero = np.zeros_like(rstd)  # the gradients of mean and deviation, which may meet what is not finite
-    first = _mean(g, dims) - zero / (np.where(rstd == 0, _type(g)(1), rstd) * count)
+    first = _mean(g, dims) - zero / (np.where(rstd == 0, number(1), rstd) * count)
     second = _mean(g * xhat, dims) + zero * rstd / count
     return rstd * (g - first - xhat * second)
-
-
-def _type(x: Array) -> Any:
-    """What makes a number of an array's dtype."""
-    return x.dtype.type
 
 
 def _selected(found: dict[str, Array], names: Sequence[str]) -> Any:
@@ -234,7 +230,7 @@ def _how_of_channels(x: Array) -> dict[str, Any]:
 def _batch_norm(
     x: Array, weight: Array | None, bias: Array | None, running_mean: Array | None, running_var: Array | None, momentum: Any, eps: float
 ) -> tuple[Array, ...]:  # fmt: skip
-    dims, how, channels, number = _not_channels(x.ndim), _how_of_channels(x), x.shape[1:2], _type(x)
+    dims, how, channels, number = _not_channels(x.ndim), _how_of_channels(x), x.shape[1:2], x.dtype.type
     if _have_rows(x, weight, bias):
         mean, variance = carried_out([x], [channels] * 2, of=loops.MOMENTS, **how)
         rstd = _rsqrt(variance + number(eps))

@@ -16,6 +16,7 @@ from torchgrad_jax.declaration.memory_order import CONVOLVED
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops, numpy_windows
+from torchgrad_jax.operators.kernels.numpy_windows import output_sizes
 from torchgrad_jax.operators.matrix import PRECISION
 from torchgrad_jax.runtime.baseline.convolutions import has_loops, how_of_groups
 from torchgrad_jax.runtime.compiling import primitives
@@ -146,11 +147,6 @@ def _by_shifts(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, grou
             total = term if total is None else total + term
     assert total is not None
     return lax.reshape(total, (n, out, *sizes)).astype(dtype)
-
-
-def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
-    """The spatial sizes of a convolution's result."""
-    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True))
 
 
 def _places(kernel: Ints, dilation: Ints) -> list[tuple[Ints, Ints]]:

@@ -12,6 +12,7 @@ from torchgrad_jax.declaration.refusals import kernel, no_derivative, not_implem
 from torchgrad_jax.operators.kernels import implicit
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import signature
+from torchgrad_jax.runtime.value import aval_of
 
 _NODES = {
     "uniform": "UniformBackward0", "normal": "NormalBackward0", "exponential": "ExponentialBackward0", "geometric": "GeometricBackward0",
@@ -55,18 +56,25 @@ def _of_counts(count: Any, prob: Any, src: Any) -> Any:
     return src
 
 
-def _of_gamma(grad: Any, aval: Any, concentration: Any, drawn: Any) -> Any:
-    """The gradient of what is drawn from a gamma distribution, on NumPy arrays."""
-    plan = signature(registry["_standard_gamma_grad"].bind((ARRAY, ARRAY)), (aval, aval)).baseline
-    return grad * plan(concentration, drawn)[0] if plan is not None else None
+def _of_samples(concentration: Any) -> Any:
+    """The plan of the gradients of gamma samples of concentrations like these; None where there is none."""
+    aval = aval_of(concentration.shape, concentration.dtype)
+    return signature(registry["_standard_gamma_grad"].bind((ARRAY, ARRAY)), (aval, aval)).baseline
 
 
 def _of_gamma_like(grad: Any, aval: Any, concentration: Any, drawn: Any) -> Any:
-    return grad if concentration.dtype == drawn.dtype == grad.dtype == aval.dtype and aval.size else None
+    alike = concentration.dtype == drawn.dtype == grad.dtype == aval.dtype and aval.size
+    return grad if alike and _of_samples(concentration) is not None else None
+
+
+_OF_GAMMA = Forms(
+    lambda grad, aval, concentration, drawn: grad * _of_samples(concentration)(concentration, drawn)[0], _of_gamma_like, planned=True,
+    fused=lambda grad, concentration, drawn: _of_samples(concentration).cost,
+)  # fmt: skip
 
 
 @op("_standard_gamma_drawn(Tensor self, Tensor src)", method=False, toplevel=False, node="StandardGammaBackward0",
-    numpy_vjp=Forms(_of_gamma, _of_gamma_like, planned=True),
+    numpy_vjp=_OF_GAMMA,
     grads={"self": lambda grad, self, result: grad * implicit.standard_gamma_grad(self, result)})  # fmt: skip
 def _of_concentration(concentration: Any, src: Any) -> Any:
     return src

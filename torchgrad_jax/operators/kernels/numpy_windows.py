@@ -35,7 +35,8 @@ def _convolved(of: int, x: Array, y: Array, shape: Ints, **how: Any) -> Array:
     return made
 
 
-def _sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    """The spatial sizes of a convolution's result."""
     return tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)])
 
 
@@ -56,7 +57,7 @@ def convolution(bound: Any, specs: Sequence[Any]) -> Forms | None:
     alike = all([b.dtype == np.float32 and b.shape == w.shape[:1] for b in bias])
     if statics["transposed"] or not alike or x.ndim != w.ndim:
         return None
-    sizes = _sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
+    sizes = output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     shape = (x.shape[0], w.shape[0], *sizes)
     if not _fits(x, w, shape, stride, dilation, groups):
         return None
