@@ -17,7 +17,7 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-from torchgrad_jax.runtime import program
+from torchgrad_jax.runtime import baseline_tier, program
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recording import epoch
 
@@ -53,6 +53,13 @@ def programs_fail_only_where_that_is_tested(request):
     if request.node.get_closest_marker("failing_programs") is None:
         assert counters.failed <= before, "a program failed and was computed operation by operation"
     assert not epoch._NONE and not epoch._EMPTY, "what all epochs share was written to"
+
+
+@pytest.fixture
+def interpreted():
+    """New programs are interpreted, also where all else is run by XLA (TORCHGRAD_JAX_BASELINE=off)."""
+    with baseline_tier(True):
+        yield
 
 
 @pytest.fixture

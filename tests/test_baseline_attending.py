@@ -16,6 +16,7 @@ from torchgrad_jax.runtime.native import handlers
 F = torch.nn.functional
 # A program is one list of calls after some runs, and carried out as that one or two later.
 RUNS = 24
+pytestmark = pytest.mark.usefixtures("interpreted")
 loops = pytest.mark.skipif(not handlers.vector_bits(), reason="there is no loop for this processor")
 
 

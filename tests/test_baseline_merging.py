@@ -18,7 +18,7 @@ from torchgrad_jax.runtime.baseline.loops import LAYER_GRAD
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.native import handlers
 
-pytestmark = pytest.mark.operators
+pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("interpreted")]
 compiled = not isinstance(blocks.Chain.__call__, FunctionType)
 
 

@@ -77,7 +77,7 @@ def test_a_matrix_times_itself():
 
 
 @pytest.mark.parametrize("operation", ["tanh", "mm", "bmm", "linear"])
-def test_the_rules_of_jax_are_not_asked(operation, monkeypatch):
+def test_the_rules_of_jax_are_not_asked(operation, interpreted, monkeypatch):
     monkeypatch.setattr(pulling, "pull", lambda *given: pytest.fail("a derivative was traced by JAX's rules"))
     x, w = torch.tensor(numbers(2, 6, 7, seed=3)), torch.tensor(numbers(2, 7, 11, seed=4))
     x, w = (x, w) if operation == "bmm" else (x[0], w[0])

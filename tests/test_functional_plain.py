@@ -77,7 +77,7 @@ def test_a_graph_that_comes_back_needs_no_python_but_its_own(name):
     third = call()
     assert list(passes._kept.values()) == [made]
     np.testing.assert_allclose(first.numpy(), second.numpy(), rtol=1e-9)
-    np.testing.assert_array_equal(second.numpy(), third.numpy())
+    np.testing.assert_allclose(second.numpy(), third.numpy(), rtol=1e-14)  # XLA may compile one program of each call
     assert len(called) == 3
 
 

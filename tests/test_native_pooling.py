@@ -155,7 +155,7 @@ def test_both_tiers_and_many_threads(options):
         (y * y).sum().backward()
         return y.detach().numpy(), t.grad.numpy()
 
-    with torch.explain() as report:
+    with torch.explain() as report, baseline_tier(True):
         first = step()
     assert "interpreted" in report.programs[0].runs
     compiled = torch.jit(lambda t: F.max_pool2d(t, **options))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators import grid as sampling
+from torchgrad_jax.runtime import baseline_tier
 from torchgrad_jax.runtime._jax_compat import call_x64
 from torchgrad_jax.runtime.baseline.loops import how_of_points
 from torchgrad_jax.runtime.compiling.foreign import SAMPLING, knows
@@ -73,7 +74,7 @@ def test_both_tiers_and_many_threads(shape):
         (y * y).sum().backward()
         return y.detach().numpy(), image.grad.numpy(), grid.grad.numpy()
 
-    with torch.explain() as report:
+    with torch.explain() as report, baseline_tier(True):
         first = step()
     assert "interpreted" in report.programs[0].runs
 
@@ -115,7 +116,7 @@ def test_mapped_over_images_and_grids():
     assert torch.allclose(found, torch.stack([F.grid_sample(x, g, align_corners=False) for x, g in zip(images, grids, strict=True)]), atol=1e-6)
 
 
-def test_a_gradient_that_nobody_wants_is_not_computed(monkeypatch):
+def test_a_gradient_that_nobody_wants_is_not_computed(interpreted, monkeypatch):
     asked, sample = [], handlers.sample
     monkeypatch.setattr(handlers, "sample", lambda *arrays: asked.append(int(arrays[-1][1])) or sample(*arrays))
     image, grid = torch.tensor(numbers((2, 3, 5, 7))), torch.tensor(points((2, 4, 3)), requires_grad=True)

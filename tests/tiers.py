@@ -8,7 +8,7 @@ from torchgrad_jax.runtime import baseline_tier
 
 def in_both_tiers(step):
     """What a step returns that is met for the first time, and what it does once it is compiled."""
-    with torch.explain() as report:
+    with torch.explain() as report, baseline_tier(True):
         first = step()
     assert "interpreted" in report.programs[0].runs
     with torch.explain() as report, baseline_tier(False):

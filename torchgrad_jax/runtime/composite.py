@@ -23,6 +23,7 @@ class ScratchRecorder(Recorder):
     def __init__(self, rec: Recorder) -> None:
         super().__init__()
         self.device, self.root = rec.device, rec.root
+        self.cutting = None
         self.epoch = Epoch(self, Step(None, None, (), None, 0, 0), 1 << 62)
 
     def enter(self, value: Value) -> int:

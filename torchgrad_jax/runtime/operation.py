@@ -100,7 +100,7 @@ class Signature(SignatureFields):
 
     half: whether half precision is among its inputs or outputs; nbytes: of its outputs; numbered: whether Python
     numbers are among its inputs. `warm`: the function has been compiled by itself; used, executable: see `keeping`.
-    `plans` and `batched` belong to the layer that differentiates.
+    `plans` and `batched` belong to the layer that differentiates, `cut` to `cutting`.
     """
 
     __slots__ = (
@@ -112,6 +112,7 @@ class Signature(SignatureFields):
         self.bop, self.specs = bop, specs
         self.check = bop.check(specs)
         self.warm = False
+        self.cut = None
         self.used = self.executable = 0
         self.plans: dict[Any, Any] = {}
         self.batched: dict[Any, Any] | None = None

@@ -334,10 +334,14 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
     if new:
         keeping.now += 1
         rec.new_in_a_row = rec.changing.met(program.calls, rec.new_in_a_row)
+        if rec.cutting is not None and (program.lengths is None or program.lengths.members < CHANGING):
+            rec.cutting.met(step)
     else:
         rec.new_in_a_row = 0
         if not program.searched and program.seen > 1:
             program.search()
+    if step.first is not None and step.first.cut is not None:
+        step.first.cut.ran(step.end, new)
     program.form.used = keeping.now
     program.repeats = program.repeats + 1 if step in rec.recent else 0
     rec.recent = (step, *rec.recent[:LOOP_PROGRAMS])

@@ -14,7 +14,7 @@ cdef object _ndarray
 cdef class Recorder:
     cdef public Epoch epoch
     cdef public Step root
-    cdef public object device, thread, level, flags, changing, context
+    cdef public object device, thread, level, flags, changing, cutting, context
     cdef public Py_ssize_t turned, rare, sequence, new_in_a_row
     cdef public bint grad_enabled, inference, rolling
     cdef public tuple recent

@@ -23,10 +23,11 @@ from torchgrad_jax.runtime.notices import Changing
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.operation import BoundOp, signature
 from torchgrad_jax.runtime.recording import making
+from torchgrad_jax.runtime.recording.cutting import LEAST, Cut, Cutting
 from torchgrad_jax.runtime.recording.epoch import Epoch, Failure, running
 from torchgrad_jax.runtime.recording.expecting import error_is_expected
 from torchgrad_jax.runtime.recording.fields import SignatureFields
-from torchgrad_jax.runtime.recording.step import Step
+from torchgrad_jax.runtime.recording.step import BEYOND, Step
 from torchgrad_jax.runtime.user_code import innermost_frame, user_line
 from torchgrad_jax.runtime.value import Aval, Value, is_tracer
 
@@ -70,14 +71,15 @@ class Recorder:
     next operation that extends a graph has to stop for, as bits: TURNED, a backward has finished, so it begins a new program; LOOK, an inference
     tensor was read, perhaps to be saved for backward.
     level: what carries out operations in place of plain recording, while something does; see `core/level.py`. flags: further modes.
-    new_in_a_row: how many programs `changing` has met one after the other.
+    new_in_a_row: how many programs `changing` has met one after the other. cutting: finds where what is new of programs ends;
+    None where they are not cut.
     rolling: whether the last program was run as one of many that differ in how often their loops go round.
     context: in which NumPy warns of nothing; None while it is in use, and until there is one. root: where programs begin on `device`.
     writes: the operations that write, in order and each with its operands, while somebody asks for them; None while nobody does.
     """
 
     __slots__ = (
-        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing",
+        "epoch", "device", "thread", "turned", "grad_enabled", "inference", "rare", "sequence", "level", "flags", "recent", "changing", "cutting",
         "new_in_a_row", "rolling", "context", "root", "writes", "__weakref__",
     )  # fmt: skip
     # Whether nobody is told of a backward pass that fails: it is only tried.
@@ -98,6 +100,7 @@ class Recorder:
         self.flags = Flags()
         self.recent: tuple[Step, ...] = ()  # where the last programs ended
         self.changing = Changing()
+        self.cutting: Cutting | None = Cutting()
         self.new_in_a_row = 0
         self.writes: list[tuple[Any, tuple[Any, ...]]] | None = None
         self.begin()
@@ -164,7 +167,14 @@ class Recorder:
         step: Step = making.step(Step)
         step.begin(before, sig, key[1:], aval, before.end, end)
         step.bop = bop  # that of the Signature may be an equal one
-        return self._add(before, key, step)
+        step = self._add(before, key, step)
+        if sig.cut is not None and self.cutting is not None and before.first is not None and sig.cut.pays:
+            while before.signature is None:
+                before = before.parent
+            if before.end >= LEAST:  # where it is a beginning of many others these would be cut, too
+                before.cut, before.due = sig.cut, max(before.due, BEYOND)
+            self.cut(sig.cut)  # whoever records finds that the program is another one, and records in that
+        return step
 
     def _add(self, before: Step, key: Any, step: Step) -> Step:
         keeping.steps += 1
@@ -213,6 +223,8 @@ class Recorder:
             failed = next((f for f in (epoch.outcomes or {}).values() if isinstance(f, Failure)), None)
             if failed is not None:
                 raise failed.error()
+        elif count < SOFT_LIMIT and epoch.bytes <= SOFT_BYTES:  # what it was cut before, and was known, ends
+            running.run_pending(self, "cut")
         elif count >= HARD_LIMIT or epoch.step.signature is epoch.step.first:  # a loop that nobody looks at came round
             running.run_pending(self, "bound")
         else:
@@ -222,6 +234,11 @@ class Recorder:
         """Run what is pending in this thread."""
         if self.epoch.step.parent is not None:
             running.run_pending(self, reason)
+
+    def cut(self, cut: Cut) -> None:
+        """Run what is pending, as what comes next is known; that is run by itself."""
+        self.flush("cut")
+        self.epoch.limit = min(self.epoch.limit, cut.outputs)
 
     def switch_device(self, where: device) -> None:
         """What is recorded from here on runs on `where`."""
@@ -372,11 +389,13 @@ def _record_several(rec: Recorder, epoch: Epoch, before: Step, step: Step, bop: 
 
 
 def after(rec: Recorder, epoch: Epoch, step: Step) -> None:
-    """What the record of a step that is `due` goes on to: its check is noted, or the program is cut."""
+    """What the record of a step that is `due` goes on to: its check is noted, the program is cut, or both."""
     if step.signature.check is not None:
         _note_check(epoch, step)
     if rec.epoch.step.end >= rec.epoch.limit:
         rec.overflow()
+    elif step.cut is not None and rec.epoch.step is step and step.cut.pays:
+        rec.cut(step.cut)
 
 
 def _note_check(epoch: Epoch, step: Step) -> None:

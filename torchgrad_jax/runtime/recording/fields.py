@@ -39,7 +39,7 @@ class CallFields:
 class SignatureFields:
     """See Signature."""
 
-    __slots__ = ("bop", "avals", "single", "check", "plans", "nbytes", "numbered")
+    __slots__ = ("bop", "avals", "single", "check", "plans", "nbytes", "numbered", "cut")
     bop: Any
     avals: tuple[Any, ...]
     single: bool
@@ -47,3 +47,4 @@ class SignatureFields:
     plans: dict[Any, Any]
     nbytes: int
     numbered: bool
+    cut: Any

@@ -4,7 +4,7 @@ from torchgrad_jax.runtime.recording.fields cimport CallFields, SignatureFields
 cdef class Step(CallFields):
     cdef public dict next
     cdef public Step parent, last, only
-    cdef public object first, aval, bop, a, b, numbered, line, settled
+    cdef public object first, aval, bop, a, b, numbered, line, settled, cut
     cdef public dict counts, programs
     cdef public Py_ssize_t due, inputs, nbytes
     cdef public bint several

@@ -29,9 +29,10 @@ class Step(CallFields):
 
     slot: of the first output (counted from 0), or of the input (-1, -2, ...). `signature` is None for an input. numbers: for each Python number among
     the operands, its place in the program's numbers of that dtype; numbered: which operand the last of them is. several: whether it has several
-    outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted a
-    number beyond every limit. programs: what was run that ends here, by which results were held and which inputs given away; settled: see `Settled`.
-    line: the user's that it was first recorded from, where somebody watched (`observing`).
+    outputs or numbers. inputs, counts, nbytes: of all inputs, numbers and outputs up to here. due: `end`, or where there is a check to be noted, or
+    the program is cut, a number beyond every limit; cut: why it is cut after it (see `cutting`). programs: what was run that ends here, by which
+    results were held and which inputs given away; settled: see `Settled`. line: the user's that it was first recorded from, where somebody watched
+    (`observing`).
 
     last: what came next the last time, which most often comes again. It is told by bop and args, of which `a` and `b` are the first two. All that
     came next are `next`, by what tells them, or `only` where it was one: a long program that is met once is made of these.
@@ -39,7 +40,7 @@ class Step(CallFields):
 
     __slots__ = (
         "next", "only", "parent", "first", "aval", "due", "several", "inputs", "numbered", "counts", "nbytes", "programs", "settled", "line",
-        "last", "bop", "a", "b",
+        "cut", "last", "bop", "a", "b",
     )  # fmt: skip
 
     def __init__(self, parent: Step | None, sig: SignatureFields | None, args: tuple[Any, ...], aval: Any, slot: int, end: int):
@@ -61,6 +62,7 @@ class Step(CallFields):
         self.end = self.due = end
         self.programs: dict[Any, Any] | None = None
         self.settled: Any = None
+        self.cut: Any = None
         if parent is None:
             self.first: SignatureFields | None = sig
             self.inputs, self.nbytes = 0, 0
