@@ -9,8 +9,8 @@ import pytest
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime import baseline_tier, counters, execution_mode
-from torchgrad_jax.runtime.recording import cutting
 from torchgrad_jax.runtime.recorder import recorder
+from torchgrad_jax.runtime.recording import cutting
 
 F = torch.nn.functional
 TURNS = 24
@@ -34,7 +34,7 @@ def training(width):
 
     def step():
         parts = []
-        for i in range(4):
+        for _ in range(4):
             image = images[order.randrange(16)]
             for _ in range(order.randrange(2, 9)):
                 image = order.choice([lambda t: t.flip(0), lambda t: t.mT, lambda t: t * 0.5, torch.sin])(image)

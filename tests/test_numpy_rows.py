@@ -111,7 +111,7 @@ def test_other_dtypes_are_traced(dtype):
     assert not isinstance(sig.baseline, NumPyForm)
 
 
-def test_the_first_runs_have_the_bits_of_the_later_ones():
+def test_the_first_runs_have_the_bits_of_the_later_ones(interpreted):
     """The forms until the program is a list of calls, and then their plans."""
     torch.manual_seed(0)
     x = torch.randn(6, 5, requires_grad=True)

@@ -202,7 +202,7 @@ def other():
     """What `main` prints, interpreted and compiled."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    environment = {**os.environ, "XLA_FLAGS": flags} if OTHER == "cpu:1" else {**os.environ}
+    environment = {**os.environ, "TORCHGRAD_JAX_BASELINE": "on"} | ({"XLA_FLAGS": flags} if OTHER == "cpu:1" else {})
     found = {}
     for how in ("interpreted", "compiled"):
         code = f"import sys; sys.path.insert(0, 'tests'); import test_other_devices; test_other_devices.main({how!r})"

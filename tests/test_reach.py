@@ -441,7 +441,7 @@ def test_attributes_of_a_class_of_the_user_s_that_the_library_reads_are_watched(
 
 
 @pytest.mark.parametrize("zeros", [(0j, complex(0, -0.0)), (np.float32(0), np.float32(-0.0)), (0.0, -0.0)], ids=["complex", "NumPy", "float"])
-def test_zeros_are_told_apart_by_their_sign(zeros):
+def test_zeros_are_told_apart_by_their_sign(zeros, interpreted):  # XLA takes a sum with one for nothing
     held = [None]
     given, reached = torch.jit(lambda x, zero: x * zero), torch.jit(lambda x: x * held[0])
     for zero in zeros * 3:

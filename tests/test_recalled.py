@@ -51,7 +51,7 @@ def described(found):
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize("dtype", [tj.float32, tj.float64])
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_that_is_recalled_gives_what_the_first_gives(name, dtype, tracked):
+def test_a_call_that_is_recalled_gives_what_the_first_gives(interpreted, name, dtype, tracked):
     code, second = compile(name, name, "eval"), operands(2, dtype, tracked)
 
     def call(*given):

@@ -61,7 +61,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_gradients_of_parameters_are_those_of_a_call_that_is_done_in_full(name):
+def test_gradients_of_parameters_are_those_of_a_call_that_is_done_in_full(interpreted, name):
     net, call = Net(), CALLS[name]
     for n in range(5):
         x = torch.randn(4, 2) * (n + 1)

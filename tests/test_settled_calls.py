@@ -73,7 +73,7 @@ def test_the_layout_of_results_is_that_of_these_operands():
         assert (columns + 1).stride() == (1, 2) and (rows + 1).stride() == (3, 1) and (columns.double() + 1.5).stride() == (1, 2)
 
 
-def test_a_product_of_batches_is_one_operation_where_nobody_sees_its_graph():
+def test_a_product_of_batches_is_one_operation_where_nobody_sees_its_graph(interpreted):
     x, y = tj.rand(2, 3, 4), tj.rand(2, 4, 3)
 
     def operations(x, y):

@@ -20,7 +20,7 @@ class Finding:
 
 @dataclass
 class Flush:
-    """What ran pending programs. reason: "look", "turn", "bound", "jit", "eager", ...; asked: what was called at the user's `line`, which is in
+    """What ran pending programs. reason: "look", "turn", "bound", "cut", "jit", "eager", ...; asked: what was called at the user's `line`, which is in
     `function` and reads `source`; thread: which ran it; times: how often, and how many recorded operations that was in all."""
 
     reason: str

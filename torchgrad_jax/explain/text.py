@@ -15,7 +15,8 @@ NAMES = 8
 
 _REASONS = {
     "look": "look", "wait": "look at what is under way", "turn": "turn of a loop: the first operation after a backward",
-    "jit": "a function under jit begins or ends", "bound": "too much was pending", "cut": "what comes next is known", "eager": "eager execution", "device": "another device",
+    "jit": "a function under jit begins or ends", "bound": "too much was pending", "cut": "what comes next is known",
+    "eager": "eager execution", "device": "another device",
     "mode": "another execution mode", "check": "a check of values", "synchronize": "synchronize()", "default dtype": "another default dtype",
 }  # fmt: skip
 _TIERS = {"rolled": "compiled with loops", "stepped": "by XLA, operation by operation"}
