@@ -338,7 +338,7 @@ class Plan(PlanFields):
             return numpy_of_some(bound.of_plan._sig, bound.of_plan.inputs)
         if isinstance(bound, BoundOperator) and isinstance(bound.operator.numpy_of, numpy_losses.Loss):
             return bound.operator.numpy_of.vjp(bound, tuple(self._sig.specs), self._backward_of)
-        return numpy_vjp(self._sig, self.inputs, defined)
+        return numpy_vjp(self._sig, self.inputs, defined, self.saved_names)
 
     def _backward_of(self, each: Signature) -> Any:
         """The backward operation of another Signature for the same inputs, if these have the result's shape; and what it saves is like."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,9 +118,41 @@ def numpy_of_some(sig: Signature, inputs: tuple[int, ...]) -> Callable[..., Any]
     return lambda specs: alone if [(s.shape, s.dtype) for s in specs] == [(sig.specs[i].shape, sig.specs[i].dtype) for i in inputs] else None
 
 
-def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Callable[..., Any] | None:
-    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`."""
+class ByName(NamedTuple):
+    """`numpy_grads` of an operator of several results: forms, by the names of the operands whose gradients are wanted, whose functions are of (the
+    results' gradients, None where there is none; avals of the wanted; what is saved, by name; **statics). takes and fused: of the first and third."""
+
+    forms: Callable[[tuple[str, ...]], Forms]
+
+    def of(self, sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], saved: Sequence[str]) -> Callable[..., Any]:
+        """The `numpy_form` of a Vjp."""
+        bound: Any = sig.bop
+        wanted, avals, keywords = self.forms(tuple([bound.names[i] for i in inputs])), [sig.specs[i] for i in inputs], bound._keywords()
+        given = [aval for aval, there in zip(sig.avals, defined, strict=True) if there]
+
+        def parted(arrays: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+            at = iter(arrays)
+            return [next(at) if there else None for there in defined], dict(zip(saved, at, strict=True))
+
+        def of_all(function: Any) -> Any:
+            def call(*arrays: Any) -> Any:
+                grads, named = parted(arrays)
+                return function(grads, avals, named, **keywords)
+
+            return call
+
+        def costing(cost: Any) -> Any:
+            return None if cost is None else lambda *arrays: cost(*parted(arrays))
+
+        form = wanted.changed(of_all)._replace(takes=costing(wanted.takes), fused=costing(wanted.fused))
+        return lambda specs: form if all([s is a for s, a in zip(specs, given, strict=False)]) else None
+
+
+def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], saved: Sequence[str]) -> Callable[..., Any] | None:
+    """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`. saved: the names of what its formula saves."""
     bound: Any = sig.bop
+    if isinstance(bound, BoundOperator) and type(bound.operator.numpy_grads) is ByName:
+        return bound.operator.numpy_grads.of(sig, inputs, defined, saved)
     if isinstance(bound, BoundOperator) and bound.operator.numpy_grads is not None:
         if not defined[0] or any(defined[1:]):  # the form is of the first result's gradient
             return None

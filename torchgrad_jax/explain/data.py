@@ -20,8 +20,8 @@ class Finding:
 
 @dataclass
 class Flush:
-    """What ran pending programs. reason: "look", "turn", "bound", "cut", "jit", "eager", ...; asked: what was called at the user's `line`, which is in
-    `function` and reads `source`; thread: which ran it; times: how often, and how many recorded operations that was in all."""
+    """What ran pending programs. reason: "look", "turn", "bound", "cut", "jit", "eager", ...; asked: what was called at the user's `line`, which is
+    in `function` and reads `source`; thread: which ran it; times: how often, and how many recorded operations that was in all."""
 
     reason: str
     asked: str

@@ -244,18 +244,22 @@ class Signature(SignatureFields):
         if found is None:
             with timed(TRACING):
                 found = self._baseline = self._plan() or False
+        elif type(found) is NumPyForm and found.left:
+            found.left -= 1
+            if not found.left:
+                found = self._baseline = self.in_lists
         return found or None
 
     @property
     def in_lists(self) -> Plan | NumPyForm | None:
         """`baseline` where it is to be part of a list of calls that is run again and again. A form's last digits may be others than its plan's."""
-        found = self.baseline
+        found = self._baseline if self._baseline is not None else self.baseline
         if isinstance(found, NumPyForm) and found.planned and not (modes.deterministic or modes.same_tier_blocks):
             if self._listed is None:
                 with timed(TRACING):
                     self._listed = self._plan() or found
             return self._listed
-        return found
+        return found or None
 
     def _plan(self) -> Plan | None:
         return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))

@@ -23,7 +23,7 @@ cdef class Recorder:
 
     @cython.locals(epoch=Epoch, before=Step, step=Step, owner=Epoch, aval=Aval)
     cpdef object enter(self, Value value)
-    @cython.locals(specs=tuple, sig=SignatureFields, avals=tuple, step=Step, end=Py_ssize_t)
+    @cython.locals(specs=tuple, sig=SignatureFields, avals=tuple, step=Step, last=Step, end=Py_ssize_t)
     cpdef Step extend(self, Step before, object bop, tuple key, tuple operands)
     cpdef Step _add(self, Step before, object key, Step step)
     cpdef object operand(self, object operand)

@@ -169,10 +169,11 @@ class Recorder:
         step.bop = bop  # that of the Signature may be an equal one
         step = self._add(before, key, step)
         if sig.cut is not None and self.cutting is not None and before.first is not None and sig.cut.pays:
-            while before.signature is None:
-                before = before.parent
-            if before.end >= LEAST:  # where it is a beginning of many others these would be cut, too
-                before.cut, before.due = sig.cut, max(before.due, BEYOND)
+            last: Any = before
+            while last.signature is None:
+                last = last.parent
+            if last.end >= LEAST:  # where it is a beginning of many others these would be cut, too
+                last.cut, last.due = sig.cut, max(last.due, BEYOND)
             self.cut(sig.cut)  # whoever records finds that the program is another one, and records in that
         return step
 

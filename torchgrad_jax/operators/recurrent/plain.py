@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import numpy as jnp
-
-from torchgrad_jax.declaration.converting import where, wide
+from torchgrad_jax.declaration.converting import wide
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.activation import clamp_types
-from torchgrad_jax.operators.kernels import loops
-from torchgrad_jax.operators.recurrent import steps
+from torchgrad_jax.operators.recurrent import on_arrays, steps
 
 
 def _check(
@@ -35,10 +32,10 @@ def _gradients(
         dh = steps.plus(state, of_state)
         sums = dh * slope
         earlier = steps.back(sums, weight1)
-        return earlier if present is None else earlier + where(present, 0, dh), sums
+        return steps.plus(earlier, steps.unchanged(present, dh)), sums
 
     each = slopes, present, None if grad0 is None else wide(grad0)
-    of_hx, sums = loops.scan(step, steps.nothing(wide(hx), grad1), each, reverse=not reverse)
+    of_hx, sums = steps.over_time(step, steps.nothing(wide(hx), grad1), each, not reverse)
     bias = steps.added_up(sums)
     return {
         "input": steps.back(sums, weight0), "hx": of_hx, "weight0": steps.of_weights(sums, input),
@@ -46,14 +43,7 @@ def _gradients(
     }  # fmt: skip
 
 
-_OPERANDS = ("input", "weight0", "weight1", "weight2", "weight3", "hx")
-
-
-@op("rnn_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor? weight2, Tensor? weight3, Tensor hx, Tensor? batch_sizes, str nonlinearity, "
-    "bool reverse)", method=False, toplevel=False, results=("result0", "result1"), validate=_check,
-    node=lambda nonlinearity, reverse: f"Rnn{nonlinearity.capitalize()}LayerBackward0",
-    grads={name: Together(_gradients, name) for name in _OPERANDS})  # fmt: skip
-def rnn(
+def _rnn(
     x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx: Any, batch_sizes: Any, nonlinearity: str, reverse: bool
 ) -> tuple[Any, Any]:  # fmt: skip
     """All states and the last one of one direction."""
@@ -61,8 +51,23 @@ def rnn(
     def step(h: Any, now: Any) -> Any:
         of_input, present = now
         sums = of_input + steps.affine(h, weight1, weight3)
-        made = steps.chosen(present, steps.tanh_of(sums) if nonlinearity == "tanh" else jnp.maximum(sums, 0), h)
+        made = steps.chosen(present, steps.tanh_of(sums) if nonlinearity == "tanh" else steps.positive(sums), h)
         return made, made
 
-    last, states = loops.scan(step, hx, (steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])), reverse=reverse)
+    last, states = steps.over_time(step, hx, (steps.affine(x, weight0, weight2), steps.there(batch_sizes, x.shape[1])), reverse)
     return states, last
+
+
+def _results(
+    x: Any, weight0: Any, weight1: Any, weight2: Any, weight3: Any, hx: Any, batch_sizes: Any, nonlinearity: str, reverse: bool
+) -> Any:  # fmt: skip
+    return (*x.shape[:2], hx.shape[1]), hx.shape
+
+
+_OPERANDS = ("input", "weight0", "weight1", "weight2", "weight3", "hx")
+
+op("rnn_layer(Tensor input, Tensor weight0, Tensor weight1, Tensor? weight2, Tensor? weight3, Tensor hx, Tensor? batch_sizes, str nonlinearity, "
+   "bool reverse)", method=False, toplevel=False, results=("result0", "result1"), validate=_check,
+   node=lambda nonlinearity, reverse: f"Rnn{nonlinearity.capitalize()}LayerBackward0",
+   grads={name: Together(_gradients, name) for name in _OPERANDS}, numpy=on_arrays.layer(_rnn, _results),
+   numpy_grads=on_arrays.layer_grads(_gradients, 2))(_rnn)  # fmt: skip

@@ -314,6 +314,19 @@ def _logistic(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype == np.float32 and (single := _SINGLE["logistic"]) is not None:
         return single
+    return _logistic_of(dtype)
+
+
+@cache
+def squashing(name: str, dtype: np.dtype) -> Callable[..., Any]:
+    """tanh or logistic, of arrays that are float32 or float64."""
+    single = _SINGLE[name]
+    if single is not None and dtype == np.float32:
+        return single.function
+    return np.tanh if name == "tanh" else _logistic_of(dtype)
+
+
+def _logistic_of(dtype: np.dtype) -> Callable[..., Any]:
     one = np.ones((), dtype)
 
     def logistic(x: Any) -> Any:

@@ -32,27 +32,29 @@ class Forms(NamedTuple):
     steps: Callable[..., Any] | None = None
     planned: bool = False
     fused: Callable[..., float] | None = None
+    often: int = 0
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
         result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return Forms(change(self.function), result, self.fresh, overwriting, self.picks, self.each, self.takes, self.steps, self.planned, self.fused)
+        return self._replace(function=change(self.function), result=result, overwriting=overwriting)
 
 
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    moved: how many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies,
-    alike: see Plan.
+    left: of how many more programs it is part before its plan is. moved: how many bytes it copies. elements: how many its first operand has, or its
+    results. products, fused, planned: see Forms. multiplies, alike: see Plan.
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps", "planned")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps", "planned", "left")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
+        self.left = forms.often
         self.steps: Any = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
