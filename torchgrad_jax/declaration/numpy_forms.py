@@ -302,6 +302,10 @@ def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
         raise ValueError("no windows")
     shape = (*x.shape[:dimension], count, *x.shape[dimension + 1 :], size)
     strides = (*x.strides[:dimension], x.strides[dimension] * step, *x.strides[dimension + 1 :], x.strides[dimension])
+    if x.flags.c_contiguous and x.dtype.isbuiltin == 1:
+        found = np.ndarray(shape, x.dtype, x, 0, strides)
+        found.flags.writeable = False
+        return found
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
@@ -313,6 +317,19 @@ def strided_places(size: Shape, stride: Shape, offset: int | None) -> Array:
     return found
 
 
+def by_strides(x: Array, size: Shape, stride: Shape, offset: int | None) -> Array | None:
+    """The elements of an array's own memory that are read by strides, in elements; None where they have to be looked up."""
+    if not x.flags.c_contiguous or x.dtype.isbuiltin != 1:
+        return None
+    each = x.itemsize
+    return np.ndarray(size, x.dtype, x, (offset or 0) * each, tuple([s * each for s in stride]))
+
+
+def _strided(x: Array, size: Shape, stride: Shape, storage_offset: int | None) -> Array:
+    found = by_strides(x, size, stride, storage_offset)
+    return x.reshape(-1)[strided_places(size, stride, storage_offset)] if found is None else found
+
+
 def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int | None) -> Array | None:
     begin = storage_offset or 0
     last = begin + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
@@ -320,7 +337,7 @@ def _strided_result(x: Array, size: Shape, stride: Shape, storage_offset: int | 
     return stand_in(size, x.dtype) if inside else None
 
 
-as_strided = Forms(lambda x, size, stride, storage_offset: x.reshape(-1)[strided_places(size, stride, storage_offset)], _strided_result)
+as_strided = Forms(_strided, _strided_result)
 
 
 # ---------------------------------------------------------------------- joining
@@ -442,7 +459,14 @@ conj_vjp = Forms(lambda grad, aval: np.conjugate(grad), lambda grad, aval: grad 
 
 def rolled(x: Array, shifts: Shape, dims: Shape) -> Array:
     """The elements moved along `dims`, or in the order of all elements."""
-    return x if not x.size else np.roll(x, shifts, dims) if dims else np.roll(x, shifts[0])
+    if not x.size:
+        return x
+    if not dims:
+        return rolled(x.reshape(-1), shifts, (0,)).reshape(x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        at, before = -shift % x.shape[dim], (_ALL,) * (dim % x.ndim)
+        x = np.concatenate([x[(*before, slice(at, None))], x[(*before, slice(at))]], dim)
+    return x
 
 
 roll = Forms(rolled, like)
@@ -488,7 +512,8 @@ triu_vjp = Forms(lambda grad, aval, diagonal: _triu(grad, diagonal), of_aval)
 def _diag_embedded(x: Array, offset: int, dim1: int, dim2: int) -> Array:
     n = x.shape[-1] + abs(offset)
     whole = np.zeros((*x.shape[:-1], n, n), x.dtype)
-    return np.moveaxis(_write(whole, whole.diagonal(offset, -2, -1), x), (-2, -1), (dim1, dim2))
+    whole = _write(whole, whole.diagonal(offset, -2, -1), x)
+    return whole if (dim1 % whole.ndim, dim2 % whole.ndim) == (whole.ndim - 2, whole.ndim - 1) else np.moveaxis(whole, (-2, -1), (dim1, dim2))
 
 
 def _diag_embed_result(x: Array, offset: int, dim1: int, dim2: int) -> Array:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import numpy_forms, numpy_indexing
-from torchgrad_jax.declaration.numpy_forms import Array, Shape, strided_places
+from torchgrad_jax.declaration.numpy_forms import Array, Shape, by_strides, strided_places
 from torchgrad_jax.declaration.numpy_indexing import (
     PRODUCT,
     added_rows,
@@ -370,7 +370,11 @@ embedding_bag_grads = gradients(
 
 def _by_strides(x: Array, src: Array, size: Shape, stride: Shape, storage_offset: int | None) -> Array:
     out = np.array(x, order="C")
-    out.reshape(-1)[strided_places(size, stride, storage_offset).reshape(-1)] = src.reshape(-1)
+    into = by_strides(out, size, stride, storage_offset) if apart(size, stride) else None
+    if into is None:
+        out.reshape(-1)[strided_places(size, stride, storage_offset).reshape(-1)] = src.reshape(-1)
+    else:
+        into[...] = src
     return out
 
 
