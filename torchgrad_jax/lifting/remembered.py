@@ -72,7 +72,7 @@ def _call(rec: Recorder, parts: tuple[Any, ...], body: Callable[..., Any], args:
     if known is None:
         return _first(rec, key, found, parts, body, args, kwargs)
     if known is _ONCE:
-        known = _known[key] = _rehearsed(rec, body, args, kwargs, found, values) or _NEVER
+        known = _known[key] = rehearsed(rec, body, args, kwargs, found, values) or _NEVER
     try:
         made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
     except Elsewhere:  # what is pending is on another device
@@ -158,12 +158,12 @@ def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: d
             t._storage.value = stand_in
 
 
-def _rehearsed(
-    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reached: Reached, values: Sequence[Value]
+def rehearsed(
+    rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reached: Any, values: Sequence[Value]
 ) -> Remembered | None:
     """The call as one operation, found without computing anything; None where it must be done anew each time. A view among the arguments is given
     as a tensor on a memory of its own, from which it differs in nothing that the function may see."""
-    tensors = reached.tensors
+    tensors: list[Any] = reached.tensors
     plain = {id(t): wrap(v) for t, v in zip(tensors, values, strict=True) if t._view is not None}
     if plain:
         tensors = [plain.get(id(t), t) for t in tensors]

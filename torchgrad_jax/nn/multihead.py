@@ -12,6 +12,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.gathering import call
 from torchgrad_jax.functions.shaping import cat, repeat
 from torchgrad_jax.functions.views import chunk, contiguous, expand, permute, reshape, split, squeeze, transpose, unsqueeze, view
+from torchgrad_jax.lifting.compositions import composition
 from torchgrad_jax.nn.activation import softmax
 from torchgrad_jax.nn.dot_product import scaled_dot_product_attention
 from torchgrad_jax.nn.dropout import dropout
@@ -22,6 +23,7 @@ from torchgrad_jax.runtime.user_code import warn_user
 __all__ = ["multi_head_attention_forward"]
 
 
+@composition
 def multi_head_attention_forward(
     query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None,
     bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor, out_proj_bias: Tensor | None,
