@@ -51,6 +51,8 @@ cpdef bint put(TensorFields t, tuple keys, object value) except -1
 @cython.locals(dims=list, lengths=list, steps=list, shape=list, dim=Py_ssize_t, rest=Py_ssize_t, several=Py_ssize_t, n=Py_ssize_t)
 cdef object _part(tuple keys, tuple whole, list begins)
 cdef object _source(Recorder rec, TensorFields value, object storage)
+@cython.locals(view=ViewFields, strides=list, offset=Py_ssize_t)
+cdef bint _is_itself(TensorFields value, object whole, bint has_none, tuple kind, tuple shape, list begins) except -1
 cdef bint _fits(object k, object n) except -1
 cdef bint _is_whole(slice k, object n) except -1
 @cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)

@@ -16,7 +16,7 @@ from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view
 from torchgrad_jax.declaration.operator import ARRAY, Static
-from torchgrad_jax.declaration.strides import is_by_rows, is_standard
+from torchgrad_jax.declaration.strides import contiguous_strides, is_by_rows, is_standard
 from torchgrad_jax.memory.storage import Asked, Link, Storage, View, put_content
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
@@ -221,6 +221,11 @@ def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
     kind, shape = found
     src = value
     if type(value) is Tensor or type(value) is Parameter:
+        if storage is not None and value._storage is storage and _is_itself(value, aval, None in keys, kind, shape, begins):
+            made = rec.alias(whole)  # what `t[keys] += ...` ends with: as by a write, a new version of the same content
+            put_content(storage, made)
+            t._value = made
+            return True
         src = _source(rec, value, storage)
         if src is None or src.aval.dtype is not aval.dtype or src.aval.device is not aval.device:
             return False
@@ -283,6 +288,18 @@ def _part(keys: tuple[Any, ...], whole: tuple[int, ...], begins: list[Any]) -> A
     if not dims or len(dims) > MOST_PARTS or 0 in shape:
         return None
     return (tuple(dims), tuple(lengths), tuple(steps)), tuple(shape)
+
+
+def _is_itself(value: Any, whole: Any, has_none: bool, kind: Any, shape: Any, begins: list[Any]) -> bool:
+    """Whether a tensor of the same memory is the very part, as `_part` has it, that it is written to."""
+    view, aval = value._view, value._aval
+    if view is None or has_none or value._rg or aval.dtype is not whole.dtype or aval.dtype.kind == "c" or aval.shape != shape:
+        return False
+    strides, offset = list(contiguous_strides(whole.shape)), 0
+    for dim, length, step, begin in zip(*kind, begins, strict=True):
+        offset += begin * strides[dim]
+        strides[dim] = strides[dim] * step if length >= 0 else -1
+    return view.offset == offset and view.strides == tuple([s for s in strides if s >= 0])
 
 
 def _source(rec: Any, value: Any, storage: Any) -> Any:
