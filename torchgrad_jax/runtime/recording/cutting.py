@@ -62,7 +62,7 @@ class Cutting:
         if self._in_vain > IN_VAIN and self._in_vain % SOME:
             return
         steps = _operations(end)
-        if not steps or steps[0].end <= LEAST:
+        if not steps or steps[0].end <= LEAST or any([other[0] is steps[0] for other in self._last]):  # others of its results are held
             return
         length = max([_in_common(steps, other) for other in self._last], default=0)
         self._last = [*self._last[1 - KEPT :], steps]
