@@ -19,7 +19,8 @@ class Forms(NamedTuple):
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
     well. steps: gives, of such arrays, for each result a function and the places of the operands that it is of, None where there are none: what a
     program is merged of. They make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its
-    jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only.
+    jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only. often: for so many new programs it is
+    taken, and after them the plan, which has loops of its own and has paid for its trace by then; 0: always.
     """
 
     function: Callable[..., Any]
