@@ -44,7 +44,7 @@ def agree(a, b):
     if isinstance(a, complex) and isinstance(b, complex):
         return agree([a.real, a.imag], [b.real, b.imag])
     if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-5, abs_tol=3e-7) or (a != a and b != b)
+        return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-7) or (a != a and b != b)
     return a == b
 
 

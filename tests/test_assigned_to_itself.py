@@ -46,6 +46,17 @@ def test_another_part_is_copied():
         row[:2] = row[1:3]
 
 
+def test_of_a_tensor_that_lies_by_columns():
+    for made in (torch.arange(9.0).reshape(3, 3).t().clone(), torch.arange(9.0).reshape(3, 3).t() + 0):
+        assert made.stride() == (1, 3)
+        other = made.clone()
+        made[:, 1] = made[1].clone()
+        assert made.tolist() == [[0.0, 1.0, 6.0], [1.0, 4.0, 7.0], [2.0, 7.0, 8.0]]
+        other[1] += 1
+        other[:, 2] *= 3
+        assert other.tolist() == [[0.0, 3.0, 18.0], [2.0, 5.0, 24.0], [2.0, 5.0, 24.0]]
+
+
 def test_it_is_a_write_for_what_was_saved():
     x, w = torch.ones(3, 2), torch.ones(2, requires_grad=True)
     y = (x * w).sum()

@@ -85,7 +85,7 @@ def test_writes_after_a_failed_check_are_taken_back_when_it_is_told_and_not_befo
 
 
 @pytest.mark.parametrize("warm", [0, 2])
-def test_an_interrupt_at_any_line_loses_nothing(warm):
+def test_an_interrupt_at_any_line_loses_nothing(warm, interpreted):
     outcomes = list(search(KeyboardInterrupt, (), 53, warm))
     assert len(outcomes) > 12 and outcomes == [None] * len(outcomes)  # lines of compiled modules are none, uncompiled there are more
 
@@ -115,7 +115,7 @@ def alarm():
 
 
 @pytest.mark.parametrize("warm", [0, 2])
-def test_a_time_limit_is_told_at_any_line_and_loses_nothing(alarm, monkeypatch, warm):
+def test_a_time_limit_is_told_at_any_line_and_loses_nothing(alarm, monkeypatch, warm, interpreted):
     monkeypatch.setattr("compat_suite.faults.search.Injected", AtALine)
     outcomes = list(search(out_of_time, (), 59, warm))
     assert len(outcomes) > 12 and outcomes == [None] * len(outcomes)

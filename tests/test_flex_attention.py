@@ -67,7 +67,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_values_are_pytorchs(name):
+def test_values_are_pytorchs(name, interpreted):  # XLA rounds otherwise than PyTorch, by more than is allowed
     like(CALLS[name])
 
 

@@ -28,19 +28,19 @@ def numbers(*shape):
 
 
 @pytest.mark.parametrize("function", [tj.linalg.svdvals, lambda x: tj.linalg.eigvalsh(x + x.mT), lambda x: tj.linalg.norm(x, 2)])
-def test_what_is_derived_in_another_way_is_so_in_every_level(function):
+def test_what_is_derived_in_another_way_is_so_in_every_level(function, interpreted):  # to the bit where it is 0 but for rounding
     x = numbers(2, 3, 3)
     expected = looped(lambda t: _gradient(function, t), x)
 
     outside = x.clone().requires_grad_()
     (found,) = tj.autograd.grad(vmap(function, outside).sum(), outside)
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-14)
+    np.testing.assert_allclose(found.numpy(), expected)
 
     with grad_level() as level:
         inside = level.require_grad(level.wrap(x))
         results = vmap(function, inside).sum()
     (found,) = level.pull([results], [inside], [tj.ones((), dtype=x.dtype)])
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-14)
+    np.testing.assert_allclose(found.numpy(), expected)
 
     v = numbers(2, 3, 3)
     with forward_level() as level:

@@ -14,20 +14,17 @@ from typing import Any, NamedTuple
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
-from torchgrad_jax.lifting.remembered import Remembered, rehearsed
+from torchgrad_jax.lifting.remembered import NEVER, ONCE, recorded_again
 from torchgrad_jax.lifting.replaced import state
 from torchgrad_jax.runtime import modes, user_code
-from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.recorder import Recorder, per_thread
 
 MOST_KEPT = 512
-# Of a call that was seen once, and of one that is done in full each time.
-_ONCE, _NEVER = object(), object()
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 class _Given(NamedTuple):
-    """What `rehearsed` has to know of a call: its tensors."""
+    """What a call of ours reaches: its tensors."""
 
     tensors: list[Any]
     containers: tuple[()] = ()
@@ -48,22 +45,14 @@ def composition(function: Callable[..., Any]) -> Callable[..., Any]:
         if not (_add(args, parts, tensors) and _add(kwargs.values(), parts, tensors)):
             return function(*args, **kwargs)
         key = tuple(parts)
-        found = known.get(key)
-        if found is None:
+        if key not in known:
             if len(known) >= MOST_KEPT:
                 known.clear()
             said = user_code.said
             made = function(*args, **kwargs)
-            known[key] = _ONCE if user_code.said == said else _NEVER  # what warns is to warn again
+            known[key] = ONCE if user_code.said == said else NEVER  # what warns is to warn again
             return made
-        values = [t._read() for t in tensors]
-        if found is _ONCE:
-            found = known[key] = rehearsed(rec, function, args, kwargs, _Given(tensors), values) or _NEVER
-        try:
-            again = found.again(rec, values, tensors) if type(found) is Remembered else None
-        except Elsewhere:  # what is pending is on another device
-            again = None
-        return function(*args, **kwargs) if again is None else again[0]
+        return recorded_again(known, key, rec, function, args, kwargs, _Given(tensors), [t._read() for t in tensors])
 
     return call
 

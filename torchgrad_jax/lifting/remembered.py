@@ -36,7 +36,7 @@ from torchgrad_jax.runtime.value import Value, is_tracer
 
 MOST_KEPT = 256
 # Of a call that was seen once, and of one that must be done anew each time.
-_ONCE, _NEVER = object(), object()
+ONCE, NEVER = object(), object()
 _known: dict[Any, Any] = {}
 
 
@@ -71,10 +71,20 @@ def _call(rec: Recorder, parts: tuple[Any, ...], body: Callable[..., Any], args:
     known = _known.get(key)
     if known is None:
         return _first(rec, key, found, parts, body, args, kwargs)
-    if known is _ONCE:
-        known = _known[key] = rehearsed(rec, body, args, kwargs, found, values) or _NEVER
+    return recorded_again(_known, key, rec, body, args, kwargs, found, values)
+
+
+def recorded_again(
+    known: dict[Any, Any], key: Any, rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reached: Any,
+    values: Sequence[Value],
+) -> Any:  # fmt: skip
+    """A call of a kind that was seen before: rehearsed, if that was once, and recorded again; or done in full. known: by kinds what is known of them.
+    reached: has the `tensors` that the call reads, of which `values` are the contents, and the lists and dicts, `containers`."""
+    found = known.get(key, NEVER)  # another thread may have let go of all
+    if found is ONCE:
+        found = known[key] = _rehearsed(rec, body, args, kwargs, reached, values) or NEVER
     try:
-        made = known.again(rec, values, found.tensors) if type(known) is Remembered else None
+        made = found.again(rec, values, reached.tensors) if type(found) is Remembered else None
     except Elsewhere:  # what is pending is on another device
         made = None
     return body(*args, **kwargs) if made is None else made[0]
@@ -93,7 +103,7 @@ def _first(
     )  # fmt: skip
     if len(_known) >= MOST_KEPT:
         _known.clear()
-    _known[key] = _ONCE if same else _NEVER
+    _known[key] = ONCE if same else NEVER
     return result
 
 
@@ -158,7 +168,7 @@ def _take_content(tensors: Sequence[Tensor], values: Sequence[Value], unknown: d
             t._storage.value = stand_in
 
 
-def rehearsed(
+def _rehearsed(
     rec: Recorder, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reached: Any, values: Sequence[Value]
 ) -> Remembered | None:
     """The call as one operation, found without computing anything; None where it must be done anew each time. A view among the arguments is given
