@@ -12,6 +12,7 @@ import numpy as np
 
 from torchgrad_jax.calling.entries import Calls
 from torchgrad_jax.calling.recalled import recall
+from torchgrad_jax.core.elements import put_at_hand
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
 from torchgrad_jax.core.viewing import indexed, picked_beside
@@ -113,6 +114,22 @@ def around_item(implementation: Callable[..., Any], public: Any) -> Callable[...
                     return found
             return implementation(self, key)
         return _ways.answer(public, implementation, (self, key), {})
+
+    return call
+
+
+def around_put(implementation: Callable[..., Any], public: Any) -> Callable[..., Any]:
+    """The guard of `__setitem__`."""
+    otherwise = around(implementation, public)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 3 and not kwargs and not _active.modes:
+            self, key, value = args
+            kind, of, given = type(self), type(key), type(value)
+            plainly = (kind is Tensor or kind is Parameter) and (given is Tensor or given is float or given is int or given is bool)
+            if plainly and (of is int or of is tuple) and put_at_hand(self, key if of is tuple else (key,), value):
+                return None
+        return otherwise(*args, **kwargs)
 
     return call
 

@@ -22,6 +22,7 @@ from torchgrad_jax.calling.guards import (
     around_getter,
     around_item,
     around_look,
+    around_put,
     around_setter,
     hold_plain,
     ways,
@@ -393,9 +394,9 @@ def held(
 
 
 def guard_item(implementation: Callable[..., Any], public: Public) -> Callable[..., Any]:
-    """`guard` for `__getitem__`: loops index much."""
-
-    return _made_public(around_item(implementation, public), implementation, public)
+    """`guard` for `__getitem__` and `__setitem__`: loops index much."""
+    around = around_put if public.name.endswith("__setitem__") else around_item
+    return _made_public(around(implementation, public), implementation, public)
 
 
 # Methods without arguments that ask for what has been computed.
@@ -570,7 +571,7 @@ def guard_methods() -> None:
         if isinstance(attribute, property) and attribute.__get__ not in publics:
             setattr(Tensor, name, guard_attribute(name, attribute))
         elif isinstance(attribute, FUNCTIONS) and _wants_guard(attribute, f"torch.Tensor.{name}"):
-            around = guard_item if name == "__getitem__" else guard_look if name in _LOOKS else guard
+            around = guard_item if name in ("__getitem__", "__setitem__") else guard_look if name in _LOOKS else guard
             method: Any = attribute
             public = Public(f"torch.Tensor.{name}", _is_in_python("torch.Tensor", name))
             public.with_tensors |= name in _WITH_TENSORS

@@ -2,7 +2,7 @@ cimport cython
 
 from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.core.dispatch cimport apply
-from torchgrad_jax.core.fields cimport TensorFields, needs_grad
+from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.viewing cimport made_again, made_together
 from torchgrad_jax.memory.fields cimport ViewFields

@@ -16,7 +16,7 @@ from typing import Any
 from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import needs_grad
+from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.made import created
 from torchgrad_jax.core.order import LaidOut, lay_out
@@ -73,6 +73,9 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
             return made if found.wrap is None else found.wrap(made)
         return otherwise(*args, **kwargs)
     epoch, said = rec.epoch, _warnings["said"]
+    for a in args:  # what is recorded when they are read is no part of the call
+        if type(a) is Tensor:
+            content_of(a)
     before = epoch.step
     made = otherwise(*args, **kwargs)
     calls.left -= 1

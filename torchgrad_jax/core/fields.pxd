@@ -54,6 +54,7 @@ cdef class CopySlicesFields(NodeFields):
     cdef public bint through_self, has_base, repeats, freed
 
 
+cpdef object aval_of(TensorFields t)
 @cython.locals(view=ViewFields, value=Value)
 cpdef Value content_of(TensorFields t)
 @cython.locals(view=ViewFields, base=TensorFields)

@@ -10,6 +10,9 @@ from torchgrad_jax.memory.storage import Storage, read_through
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Aval, Value
 
+# What `View.seen` is of a view that nobody has read: its tensor's Value is any of its aval.
+UNREAD = -1
+
 
 class TensorFields:
     """See Tensor."""
@@ -25,8 +28,7 @@ class TensorFields:
 
     @property
     def _aval(self) -> Aval:
-        storage = self._storage
-        return self._value.aval if storage is None or self._view is not None else storage.value.aval
+        return aval_of(self)
 
     def __hash__(self) -> int:
         return id(self)
@@ -131,6 +133,12 @@ class CopySlicesFields(NodeFields):
 # ---------------------------------------------------------------------- asked of a tensor
 
 
+def aval_of(t: Any) -> Any:
+    """The tensor's shape, dtype and device, which are asked for without reading it."""
+    storage = t._storage
+    return t._value.aval if storage is None or t._view is not None else storage.value.aval
+
+
 def content_of(t: Any) -> Value:
     """The tensor's present Value, whatever has become of its grad_fn."""
     storage = t._storage
@@ -143,6 +151,8 @@ def content_of(t: Any) -> Value:
         value: Value = read_through(per_thread.recorder, view.links, storage.value)
         if value.counter is None:
             value.counter, value.version = storage.counter, storage.counter.version
+        if view.seen == UNREAD and view.made_in != "default":
+            value.made_in = view.made_in
         t._value = value
         view.seen = storage.writes
     return t._value

@@ -1,4 +1,5 @@
-"""The graph after a write: what the written tensor, its base and the views of that are the results of from then on."""
+"""The graph around a write: what the written tensor, its base and the views of that are the results of from then on; and what it was before, so that
+an interrupt between the write and its node leaves neither."""
 
 from __future__ import annotations
 
@@ -211,3 +212,30 @@ def _beyond_base(base: Tensor, view: View, aval: Aval) -> str | None:
 def repeats(view: View, aval: Aval) -> bool:
     """Whether several elements of a view are one place in memory by a stride of 0."""
     return 0 in view.strides and aval.size > 0 and any([s == 0 and n > 1 for s, n in zip(view.strides, aval.shape, strict=True)])
+
+
+# ---------------------------------------------------------------------- what was before
+
+
+def before_write(target: Tensor) -> tuple[Any, ...]:
+    """The content and the place in the graph of a tensor, and the place of the one it is a view of."""
+    storage: Any = target._storage or target._shared()
+    value = storage.value if type(storage) is Storage else storage.peek()
+    counter, view = storage.counter, target._view
+    base: Any = None if view is None else view.base
+    if view is None or base is None:
+        return value, counter.version, target._node, target._nr, target._rg
+    return value, counter.version, target._node, target._nr, target._rg, view.node_seen, base._node, base._nr, base._rg
+
+
+def unwrite(target: Tensor, before: tuple[Any, ...]) -> None:
+    """As if the tensor had not been written to since `before_write`."""
+    value, version, *place = before
+    storage: Any = target._storage
+    if storage.peek() is not value:
+        storage.restore(value, version)
+    target._node, target._nr, target._rg, *rest = place
+    if rest:
+        view: Any = target._view
+        base = view.base
+        view.node_seen, base._node, base._nr, base._rg = rest

@@ -3,6 +3,7 @@ cimport cython
 from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, read
 from torchgrad_jax.core.made cimport result, wrap
+from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand
 from torchgrad_jax.declaration.fields cimport PlanFields
 from torchgrad_jax.memory.fields cimport ViewFields
 from torchgrad_jax.memory.storage cimport put_content
@@ -21,10 +22,17 @@ cpdef Value record2(Recorder rec, object bop, Value a, object b)
 
 
 cdef class Called:
-    cdef object bound, name, otherwise, real, whole
+    cdef object bound, name, otherwise, real, whole, exact
     cdef bint follows, ordered
 
 
+cdef object _ndarray
+
+
+@cython.locals(value=Value, view=ViewFields)
+cdef bint _is_loose(TensorFields t) except -1
+@cython.locals(value=Value)
+cdef bint _is_counted(TensorFields t) except -1
 cdef object _answered(Called called, TensorFields x, object other, object declined)
 
 

@@ -19,9 +19,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
-from torchgrad_jax.core.fields import content_of, edge_of, read
+from torchgrad_jax.core.elements import change_at_hand, computed_at_hand
+from torchgrad_jax.core.fields import UNREAD, content_of, edge_of, read
 from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
@@ -30,6 +33,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import apply_inplace, fit
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
+from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
 from torchgrad_jax.memory.storage import Storage, put_content
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.elsewhere import Elsewhere
@@ -115,16 +119,19 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 
 
 class Called:
-    """An operator as it is called. follows: how the operands are read: an operation without gradients asks no view for its grad_fn, since autograd
-    may have lost it. real, whole: the classes of Python numbers that may be the second operand. otherwise: its general form."""
+    """An operator as it is called. exact: its name, if numbers on the host are computed with at once. follows: how the operands are read: one without
+    gradients asks no view for its grad_fn, since autograd may have lost it. real, whole: the classes of Python numbers that may be the second
+    operand. otherwise: its general form."""
 
-    __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "real", "whole")
+    __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "real", "whole", "exact")
 
     def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool) -> None:
         self.bound, self.name, self.otherwise = bound, name, otherwise
         self.follows = bool(bound.differentiable)
         self.ordered = bool(bound.keeps_order)
         self.real, self.whole = (float, int) if numbers else (None, None)
+        name = bound.operator.name
+        self.exact = name if name in OF_ONE or name in OF_TWO or name in COMPARISONS else None
 
 
 def of_one(called: Called, x: Tensor) -> Any:
@@ -133,6 +140,10 @@ def of_one(called: Called, x: Tensor) -> Any:
     if rec.rare:
         return called.otherwise(x)
     bound = called.bound
+    if called.exact is not None and _is_loose(x):
+        found = computed_at_hand(called.exact, x, None)
+        if found is not None:
+            return found
     if x._storage is None:
         a: Value = x._value
     elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
@@ -170,6 +181,14 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     if rec.rare:
         return called.otherwise(x, other)
     bound = called.bound
+    if (
+        called.exact is not None
+        and _is_loose(x)
+        and (kind is called.real or kind is called.whole or ((kind is Tensor or kind is Parameter) and _is_loose(other)))
+    ):
+        found = computed_at_hand(called.exact, x, other)
+        if found is not None:
+            return found
     if x._storage is None:
         a: Value = x._value
     elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
@@ -223,6 +242,24 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     rec.sequence += 1
     node.hooks = None
     return result(value, node, 0)
+
+
+def _is_loose(t: Tensor) -> bool:
+    """Whether it is one element that is part of no program: of memory, and nobody has read it, or a number on the host."""
+    value: Value = t._value
+    if value.aval.shape:
+        return False
+    view = t._view
+    return view.seen == UNREAD if view is not None else value.epoch is None and t._storage is None and type(value.array) is _ndarray
+
+
+def _is_counted(t: Tensor) -> bool:
+    """Whether it is a number on the host, written to before or not, that is part of no program."""
+    value: Value = t._value if t._storage is None else t._storage.value
+    return value.epoch is None and type(value.array) is _ndarray
+
+
+_ndarray = np.ndarray
 
 
 def operator_of(
@@ -290,8 +327,10 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
         return otherwise(x, other)
     t: Tensor = x
     if t._view is not None or (t._rg and rec.grad_enabled):
-        return apply_inplace(bound, (x, other))
+        return x if _is_loose(t) and change_at_hand(bound.operator.name, t, other) else apply_inplace(bound, (x, other))
     storage = t._storage
+    if not t._value.aval.shape and _is_counted(t) and change_at_hand(bound.operator.name, t, other):
+        return x
     b: Any = other
     if type(other) is Tensor or type(other) is Parameter:
         o: Tensor = other

@@ -3,7 +3,8 @@ cimport cython
 from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two
-from torchgrad_jax.core.writing cimport make_view
+from torchgrad_jax.core.made cimport wrap
+from torchgrad_jax.core.writing cimport make_view, view_of
 from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
 from torchgrad_jax.runtime.recorder cimport Recorder, record
@@ -15,6 +16,19 @@ cdef class Latest:
 
 
 cdef Latest _latest
+
+
+cdef class _Chosen:
+    cdef list knowns
+    cdef Value value
+
+
+@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, shape=tuple, out=TensorFields, view=ViewFields)
+cpdef object chosen(TensorFields t, tuple keys)
+
+
+cpdef Value _of_aval(object aval)
+cpdef object _note_order(_Known known, object shape)
 
 
 cdef class Beside:
@@ -41,7 +55,7 @@ cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
 cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset, object node=*)
 @cython.locals(known=_Known, link=LinkFields, made=list, links=list)
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
-@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, out=TensorFields)
+@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, numbers=Py_ssize_t, out=TensorFields)
 cpdef object indexed(TensorFields t, tuple keys)
 @cython.locals(index=TensorFields, at=Py_ssize_t, i=Py_ssize_t, used=Py_ssize_t, dim=Py_ssize_t, several=Py_ssize_t)
 cpdef object part_beside(TensorFields t, tuple keys)

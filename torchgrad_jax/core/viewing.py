@@ -10,11 +10,12 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import content_of, needs_grad
+from torchgrad_jax.core.fields import UNREAD, content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two
+from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import make_view
+from torchgrad_jax.core.writing import make_view, view_of
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.strides import contiguous_strides, is_by_rows, is_standard
 from torchgrad_jax.memory.storage import Asked, Link, Storage, View, put_content
@@ -23,10 +24,12 @@ from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
 from torchgrad_jax.operators.views import stride_rules
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
+from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import per_thread, record
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Value, aval_of
 
 _known = Memo()
+_observed = vars(observer)
 
 
 def begins_somewhere(name: str) -> bool:
@@ -125,7 +128,7 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     if used > len(shape) or count > 1 or View.replayed_somewhere:
         return None
     left = len(shape) - used
-    own = 0
+    own = numbers = 0
     for k in keys:
         if k is Ellipsis:
             own += left
@@ -133,6 +136,9 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             if not _fits(k, shape[own]):
                 return None
             own += 1
+            numbers += type(k) is int
+    if numbers and numbers == len(keys):
+        return chosen(t, keys)
     out = t
     dim = own = 0
     for k in keys:
@@ -152,6 +158,66 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             dim += 1
             own += 1
     return None if out is t else out
+
+
+class _Chosen:
+    """How ints, each of a dimension and the first ones first, choose a part of tensors of one aval and stride: by these views, one of another, and a
+    Value of the part's aval, which is nobody's content."""
+
+    __slots__ = ("knowns", "value")
+
+    def __init__(self, t: Tensor, count: int) -> None:
+        self.knowns: list[Any] = []
+        aval = t._value.aval
+        for _ in range(count):
+            known = _known_view("select", t, (0,))
+            aval = aval_of(aval.shape[1:], aval.dtype, aval.device)
+            _note_order(known, aval.shape)
+            self.knowns.append(known)
+            t = wrap(_of_aval(aval))
+            view: Any = blank.view(View)
+            t._view, view.strides = view, known.strides
+        self.value = t._value
+
+
+def _of_aval(aval: Any) -> Value:
+    value = Value()
+    value.aval = aval
+    return value
+
+
+_chosen = Memo()
+
+
+def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor:
+    """The view of `t` that ints make which are within its dimensions. Where no graph follows it is recorded when somebody reads it: most elements are
+    written to, or looked at where they lie."""
+    parent, rec = t._view, per_thread.recorder
+    shape = t._aval.shape
+    follows = rec.grad_enabled and (t._rg if parent is None else needs_grad(t))
+    if follows or rec.rare or rec.inference or _observed["active"] or type(t._shared() if t._storage is None else t._storage) is not Storage:
+        out = t
+        for k in keys:
+            out = part_of("select", out, k + out._aval.shape[0] if k < 0 else k, (0,))
+        return out
+    key = (len(keys), t._value.aval, None if parent is None else parent.strides)
+    found = _chosen.get(key)
+    kind: _Chosen = _chosen.keep(key, _Chosen(t, len(keys))) if found is None else found
+    links: list[Any] = []
+    offset = 0 if parent is None else parent.offset
+    known: Any = None
+    for k in keys:
+        known = kind.knowns[len(links)]
+        begin = k + shape[len(links)] if k < 0 else k
+        link: Link = blank.link(Link)
+        link.read, link.write, link.numbers = known.bound, None, (begin,)
+        offset += known.offset + begin * known.step
+        links.append(link)
+    out = wrap(kind.value)
+    view = view_of(t, tuple(links), known.strides, offset, "default" if rec.grad_enabled else "no_grad")
+    view.seen, view.plain, view.rows = UNREAD, known.plain, known.rows
+    out._view, out._storage = view, t._storage
+    return out
 
 
 class Beside:
@@ -391,11 +457,15 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
     make_view(rec, t, out, links, known.strides, offset, made_in)
     view: Any = out._view
     if known.plain is None:
-        known.plain = is_standard(out._aval.shape, known.strides)
-        known.rows = known.plain or is_by_rows(out._aval.shape, known.strides)
+        _note_order(known, out._aval.shape)
     view.plain, view.rows = known.plain, known.rows
     _latest.known, _latest.link = known, links[-1]
     return out
+
+
+def _note_order(known: _Known, shape: tuple[int, ...]) -> None:
+    known.plain = is_standard(shape, known.strides)
+    known.rows = known.plain or is_by_rows(shape, known.strides)
 
 
 def asked_for(made: Tensor, of: Tensor, again: Callable[[Tensor, Any], Tensor]) -> None:

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 from torchgrad_jax.core import blank
-from torchgrad_jax.core.before_write import before_write, unwrite
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, settled, turn
 from torchgrad_jax.core.fields import content_of, needs_grad, read
-from torchgrad_jax.core.history import REPEATED, links_to_write, rebase, repeats
+from torchgrad_jax.core.history import REPEATED, before_write, links_to_write, rebase, repeats, unwrite
 from torchgrad_jax.core.level import meet
 from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.op_node import pack_operands, pack_results
@@ -352,6 +351,13 @@ def make_view(rec: Recorder, base_of: Tensor, out: Tensor, links: tuple[Link, ..
     """Make `out`, just computed from `base_of` by `links`, share its memory."""
     if rec.rare and rec.level is not None:
         rec.level.view_made(base_of, out, links, strides, offset)
+    view = view_of(base_of, links, strides, offset, made_in)
+    storage: Any = base_of._storage
+    return place_view(out, view, storage)
+
+
+def view_of(base_of: Tensor, links: tuple[Link, ...], strides: tuple[int, ...], offset: int, made_in: str) -> View:
+    """What a tensor is that `links` make of `base_of`."""
     storage = base_of._storage
     if storage is None:
         storage = base_of._shared()
@@ -370,7 +376,7 @@ def make_view(rec: Recorder, base_of: Tensor, out: Tensor, links: tuple[Link, ..
     if type(parent) is PrimalView:
         view = PrimalView(base, links, skip, storage, strides, offset, made_in)
         view.source = base_of if parent.source is None else parent.source
-    return place_view(out, view, storage)
+    return view
 
 
 def place_view(out: Tensor, view: View, storage: Storage) -> Tensor:

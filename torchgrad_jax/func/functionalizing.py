@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.core.before_write import before_write, unwrite
+from torchgrad_jax.core.history import before_write, unwrite
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.lifting.levels import held_tensor
 from torchgrad_jax.lifting.trees import tree_leaves

@@ -168,11 +168,17 @@ def randint(*args: Any, **kwargs: Any) -> Tensor:
 @public("torch")
 def randperm(n: int, **kwargs: Any) -> Tensor:
     """A permutation of 0 .. n-1. Keywords: generator, out, dtype (int64), device, requires_grad."""
+    if type(n) is int and n > 0 and sizes_alone((n,), kwargs) is not None:
+        return draw((n,), _permutation)
     count = _integer("randperm", "n", 1, n)
     if count < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {count}: [{count}]")
     options = _options("randperm", (n,), kwargs)
     return _made((count,), np.dtype(np.int64), options, lambda s, dtype, blocks: _permutations(options.generator, s, dtype))
+
+
+def _permutation(shape: tuple[int, ...]) -> np.ndarray:
+    return _permutations(default_generator, shape, _INT64) if len(shape) > 1 else default_generator.randperm(shape[0], _INT64)
 
 
 def _permutations(source: host.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

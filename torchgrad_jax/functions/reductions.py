@@ -423,9 +423,15 @@ def _found(values: np.ndarray, input: Tensor, name: str) -> Tensor:
     return apply(registry["_distinct"].bind((ARRAY, ARRAY, Static(name))), (input, made)) if input.requires_grad else made
 
 
-def _selected(values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool) -> Any:
-    found = [values] + [inverse] * return_inverse + [counts] * return_counts
-    return found[0] if len(found) == 1 else tuple(found)
+def _selected(found: tuple[Any, Any, Any], input: Tensor, name: str, return_inverse: bool, return_counts: bool) -> Any:
+    """What is asked for of distinct elements, their places and their counts."""
+    values, inverse, counts = found
+    made = [_found(values, input, name)]
+    if return_inverse:
+        made.append(_device_tensor(inverse.astype(np.int64, copy=False), input))
+    if return_counts:
+        made.append(_device_tensor(counts.astype(np.int64, copy=False), input))
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 @public("torch", "torch.Tensor")
@@ -438,11 +444,29 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete("_unique2" if dim is None else "unique_dim"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
-    values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
-    inverse = inverse.reshape(array.shape if axis is None else -1)
-    made = (_found(values, input, "unique_dim" if dim is not None else "_unique2"), _device_tensor(inverse.astype(np.int64), input),
-            _device_tensor(counts.astype(np.int64), input))  # fmt: skip
-    return _selected(*made, return_inverse, return_counts)
+    if axis is None:
+        found = _distinct(array, return_inverse, return_counts)
+    else:
+        values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
+        found = values, inverse.reshape(-1), counts
+    return _selected(found, input, "_unique2" if dim is None else "unique_dim", return_inverse, return_counts)
+
+
+def _distinct(array: np.ndarray, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
+    """The distinct elements in order, and where asked the place of each element among them and how often each is there."""
+    flat = array.reshape(-1)
+    order = flat.argsort(kind="stable") if inverse else None
+    ranked = np.sort(flat) if order is None else flat[order]
+    first = np.ones(len(flat), bool)
+    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
+    places = lengths = None
+    if order is not None:
+        places = np.empty(len(flat), np.int64)
+        places[order] = np.cumsum(first) - 1
+        places = places.reshape(array.shape)
+    if counts:
+        lengths = np.diff(np.flatnonzero(first), append=len(flat))
+    return ranked[first], places, lengths
 
 
 @public("torch", "torch.Tensor")
@@ -460,6 +484,5 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     inverse = np.cumsum(starts) - 1
     counts = np.bincount(inverse) if n else np.zeros(0)
     values = rows[starts] if axis is None else np.moveaxis(rows[starts], 0, axis)
-    made = (_found(values, input, "unique_consecutive"), _device_tensor(inverse.reshape(array.shape if axis is None else -1).astype(np.int64), input),
-            _device_tensor(counts.astype(np.int64), input))  # fmt: skip
-    return _selected(*made, return_inverse, return_counts)
+    found = values, inverse.reshape(array.shape if axis is None else -1), counts
+    return _selected(found, input, "unique_consecutive", return_inverse, return_counts)

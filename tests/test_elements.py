@@ -1,0 +1,232 @@
+"""Elements that lie on the host: written to, computed with and compared at once."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import torchgrad_jax as torch
+from torchgrad_jax.runtime import execution_mode
+from torchgrad_jax.runtime.counters import counters
+from torchgrad_jax.runtime.recorder import recorder
+
+OF_TWO = (operator.add, operator.sub, operator.mul, operator.truediv, torch.minimum, torch.maximum)
+COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+OF_ONE = (torch.clone, operator.neg, abs)
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool, torch.bfloat16)
+
+
+@pytest.fixture(autouse=True)
+def fused(interpreted):
+    with execution_mode("fused"):
+        yield
+
+
+def at_hand(content, dtype=None):
+    """A tensor whose content is on the host."""
+    found = torch.tensor(content, dtype=dtype)
+    found.tolist()
+    return found
+
+
+def recorded():
+    """How many operations were recorded so far."""
+    recorder().flush("mode")
+    return counters.recorded
+
+
+def bits(t):
+    return t.dtype, t.reshape(1).view(torch.uint8).tolist()
+
+
+numbers = st.one_of(
+    st.floats(width=32, allow_nan=False), st.floats(-300, 300), st.integers(-300, 300), st.sampled_from([0.0, -0.0, float("inf"), float("nan"), 0.1])
+)
+
+
+@given(numbers, numbers, st.sampled_from(DTYPES), st.sampled_from(OF_TWO + COMPARISONS), st.booleans())
+def test_what_two_elements_come_to_has_the_bits_of_a_program(a, b, dtype, function, by_number):
+    try:
+        x, y = at_hand([0, a], dtype), at_hand([0, b], dtype)
+    except (RuntimeError, ValueError, OverflowError):
+        return
+    other = y[1:].tolist()[0] if by_number else y[1]
+    beside = other if by_number else y[1:]
+    try:
+        expected = function(x[1:], beside)
+    except (RuntimeError, TypeError) as error:
+        with pytest.raises(type(error)):
+            function(x[1], other)
+        return
+    assert bits(function(x[1], other)) == bits(expected)
+
+
+@given(numbers, st.sampled_from(DTYPES), st.sampled_from(OF_ONE))
+def test_what_one_element_comes_to_has_the_bits_of_a_program(a, dtype, function):
+    try:
+        x = at_hand([0, a], dtype)
+    except (RuntimeError, ValueError, OverflowError):
+        return
+    try:
+        expected = function(x[1:])
+    except RuntimeError:
+        with pytest.raises(RuntimeError):
+            function(x[1])
+        return
+    assert bits(function(x[1])) == bits(expected)
+
+
+@given(numbers, st.sampled_from(DTYPES))
+def test_a_number_that_is_written_has_the_bits_of_a_program(number, dtype):
+    x = at_hand([0, 0, 0], dtype)
+    expected = torch.zeros(3, dtype=dtype)
+    try:
+        expected[1:2] = number
+    except (RuntimeError, OverflowError) as error:
+        with pytest.raises(type(error)):
+            x[1] = number
+        return
+    x[1] = number
+    assert bits(x[1]) == bits(expected[1]) and x._version == 1
+
+
+def test_nothing_is_recorded():
+    table, flags, count = at_hand([[0.0, 1.0], [2.0, 3.0]]), at_hand([False, False]), at_hand(0)
+    for _ in range(3):  # of functions it is learned what they come to
+        torch.min(table[1, 0], table[0, 1]), table[1, 0].clone()
+    before = recorded()
+    for turn in range(3):
+        i = turn % 2
+        table[i, 1] = turn
+        flags[i] = True
+        count += 1
+        table[i, 0] += 0.5
+        if table[i, 0] > table[i, 1] and not flags[1 - i]:
+            table[i, 0], table[i, 1] = table[i, 1].clone(), table[i, 0].clone()
+        table[0, 0] = torch.min(table[1, 0] + 1, table[0, 1] * 2)
+        assert float(table[1, 1]) >= 0
+    assert recorded() == before
+    assert table.tolist() == [[3.5, 2.0], [2.5, 1.0]] and flags.tolist() == [True, True] and count.item() == 3
+    assert (table._version, flags._version, count._version) == (14, 3, 3)
+
+
+def test_memory_that_nobody_else_holds_is_written_to_where_it_lies():
+    x = at_hand([1.0, 2.0, 3.0])
+    x[0] = 4.0  # before, the constructor's cache may hold it
+    where = x._value.array.ctypes.data
+    x[1] = 5.0
+    x[2] += 1.0
+    assert x._value.array.ctypes.data == where and x.tolist() == [4.0, 5.0, 4.0] and not x._value.array.flags.writeable
+
+
+@pytest.mark.parametrize("keep", ["clone", "sum", "saved", "array", "constant", "detached"])
+def test_what_was_made_of_it_before_is_what_it_was(keep):
+    x = at_hand([1.0, 2.0, 3.0])
+    x[0] = 4.0
+    if keep == "clone":
+        y = x.clone()
+        x[0] = 9.0
+        assert y.tolist() == [4.0, 2.0, 3.0]
+    elif keep == "sum":
+        y, z = x.sum(), x[0] * 2
+        x[0] = 9.0
+        assert (y.item(), z.item()) == (9.0, 8.0)
+    elif keep == "saved":
+        w = torch.ones(3, requires_grad=True)
+        y = (w * x).sum()
+        x[0] = 9.0
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+    elif keep == "array":
+        y = x.numpy()
+        x[0] = 9.0
+        assert y.tolist() == [4.0, 2.0, 3.0]
+    elif keep == "constant":
+        y = torch.zeros(3)
+        y[0] = 9.0
+        assert torch.zeros(3).tolist() == [0.0, 0.0, 0.0]
+    else:
+        y = x.detach()
+        x[0] = 9.0
+        y[1] = 8.0
+        assert x.tolist() == y.tolist() == [9.0, 8.0, 3.0] and x._version == y._version == 3
+
+
+def test_views_see_it():
+    x = at_hand([[1.0, 2.0], [3.0, 4.0]])
+    row, flat, turned, element = x[1], x.view(4), x.t(), x[1, 1]
+    x[1, 1] = 9.0
+    assert row.tolist() == [3.0, 9.0] and flat.tolist() == [1.0, 2.0, 3.0, 9.0] and turned.tolist() == [[1.0, 3.0], [2.0, 9.0]]
+    assert element.item() == 9.0 and element._base is x and element._version == 1
+    row[0], flat[1], turned[0, 0] = 5.0, 6.0, 7.0
+    element += 1
+    assert x.tolist() == [[7.0, 6.0], [5.0, 10.0]] and x._version == 5
+
+
+def test_what_an_element_is_written_of_may_be_gone():
+    x = at_hand([1.0, 2.0])
+    element = x[0]
+    element.fill_(5.0)
+    del x
+    element += 1
+    assert element.item() == 6.0
+
+
+def test_of_what_requires_a_gradient_it_is_recorded():
+    x = at_hand([1.0, 2.0]).requires_grad_()
+    y = x[1] * 3
+    y.backward()
+    assert x.grad.tolist() == [0.0, 3.0]
+    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation"):
+        x[0] = 1.0
+    with torch.no_grad():
+        x[0] = 7.0
+        element = x[1]
+        element += 1
+    assert x.tolist() == [7.0, 3.0]
+    with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
+        element += 1
+
+
+def test_a_view_whose_base_comes_to_require_a_gradient_does_too():
+    x = at_hand([1.0, 2.0])
+    element = x[1]
+    x.requires_grad_()
+    assert element.requires_grad and (element * 2).requires_grad
+
+
+def test_wrong_indices():
+    x, y = at_hand([1.0, 2.0]), at_hand([[1.0, 2.0]])
+    for bad in (2, -3):
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 0 with size 2"):
+            x[bad] = 1.0
+        with pytest.raises(IndexError, match=f"index {bad} is out of bounds for dimension 1 with size 2"):
+            y[0, bad] = 1.0
+    with pytest.raises(IndexError, match="too many indices"):
+        x[0, 0] = 1.0
+    assert x.tolist() == [1.0, 2.0] and x._version == y._version == 0
+
+
+def test_a_table_is_filled_as_by_numpy():
+    rng = np.random.default_rng(0)
+    expected = rng.standard_normal((6, 6)).astype(np.float32)
+    table = at_hand(expected)
+    for _ in range(200):
+        i, j, k, m = rng.integers(0, 6, 4)
+        if rng.random() < 0.3:
+            expected[i, j] = min(expected[i, j], expected[k, m])
+            table[int(i), int(j)] = torch.min(table[int(i), int(j)], table[int(k), int(m)])
+        elif rng.random() < 0.3:
+            expected[i, j] += expected[k, m]
+            table[int(i), int(j)] += table[int(k), int(m)]
+        elif rng.random() < 0.2:  # what has to be recorded goes between
+            expected = (expected * np.float32(0.5)).astype(np.float32)
+            table = table * 0.5
+        else:
+            expected[i] = expected[k]
+            table[int(i)] = table[int(k)].clone()
+    assert table.tolist() == expected.tolist()

@@ -1,0 +1,19 @@
+cimport cython
+
+from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.runtime.value cimport Value
+
+cdef object _ndarray
+cdef dict _observed, _modes
+cdef list watches
+
+
+cpdef object array_of(Recorder rec, Value whole)
+cpdef object number_for(object value, str kind)
+cpdef object rounded(object value, str kind)
+cpdef Value computed(str name, object a, object b, object aval)
+@cython.locals(array=object)
+cpdef Value rewritten(Value whole, Py_ssize_t holders, Py_ssize_t place, object content)
+cpdef tuple _references(Value whole)
+@cython.locals(whole=Value)
+cpdef tuple _references_of_one()
