@@ -94,10 +94,78 @@ def test_a_number_that_is_written_has_the_bits_of_a_program(number, dtype):
     assert bits(x[1]) == bits(expected[1]) and x._version == 1
 
 
+SLICES = st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5), st.none() | st.integers(1, 3))
+LISTS = st.lists(st.integers(-4, 3), min_size=1, max_size=3)
+KEYS = st.one_of(
+    st.integers(-4, 3), SLICES, st.none(), st.just(...), LISTS, LISTS.map(torch.tensor),
+    st.lists(st.booleans(), min_size=4, max_size=4).map(torch.tensor),
+)  # fmt: skip
+
+
+def outcome(x, write):
+    """What becomes of a tensor, or what is said."""
+    try:
+        write(x)
+    except (IndexError, RuntimeError, TypeError) as error:
+        return type(error), str(error)
+    return x.tolist(), x._version
+
+
+def shaped(key):
+    """The shape that a part has; None where there is none."""
+    try:
+        return torch.zeros(4, 4, 4)[key].shape
+    except (IndexError, RuntimeError):
+        return None
+
+
+@given(st.lists(KEYS, min_size=1, max_size=4), st.booleans(), st.sampled_from(["number", "whole", "row", "scalar", "wrong", "dtype"]))
+def test_a_part_is_written_as_by_a_program(keys, alone, what):
+    key = keys[0] if alone else tuple(keys)
+    found = shaped(key)
+    shape, what = (found, what) if found is not None else (torch.Size(()), "number")
+    content = {"whole": lambda: torch.arange(float(shape.numel())).reshape(shape), "row": lambda: torch.arange(float(shape[-1] if shape else 1)),
+               "scalar": lambda: torch.tensor(7.0), "wrong": lambda: torch.arange(77.0), "dtype": lambda: torch.tensor(7)}  # fmt: skip
+    given = 0.1 if what == "number" else content[what]()
+
+    def write(x):
+        x[key] = given
+
+    here, pending = at_hand(np.zeros((4, 4, 4), np.float32)), at_hand(np.zeros((4, 4, 4), np.float32)) + 0.0
+    assert outcome(here, write) == outcome(pending, write)
+
+
+@given(st.sampled_from(["add_", "sub_", "mul_", "div_", "fill_", "zero_", "copy_"]), st.sampled_from(DTYPES), numbers, st.booleans())
+def test_a_view_is_changed_as_by_a_program(name, dtype, number, by_tensor):
+    start = torch.arange(12).reshape(3, 4).to(dtype)
+    other = torch.full((2,), 3).to(dtype) if by_tensor or name == "copy_" else number
+    for part in (lambda x: x[1, 1:3], lambda x: x[:, 2][1:], lambda x: x.t()[1, :2], lambda x: x[0, ::2]):
+
+        def write(x, part=part):
+            y = part(x)
+            found = getattr(y, name)(*(() if name == "zero_" else (other,)))
+            assert found is y
+
+        here, pending = at_hand(start.tolist(), dtype), start.clone()
+        found = outcome(here, write), outcome(pending, write)
+        assert repr(found[0]) == repr(found[1])  # NaN is itself
+
+
+def test_what_overlaps_is_refused():
+    x = at_hand([1.0, 2.0, 3.0])
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single memory location"):
+        x[:2] = x[1:]
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x[:2].add_(x[1:])
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+        x[:1].expand(3).add_(1)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
 def test_nothing_is_recorded():
     table, flags, count = at_hand([[0.0, 1.0], [2.0, 3.0]]), at_hand([False, False]), at_hand(0)
     for _ in range(3):  # of functions it is learned what they come to
-        torch.min(table[1, 0], table[0, 1]), table[1, 0].clone()
+        torch.min(table[1, 0], table[0, 1]), table[1, 0].clone(), at_hand([1.0, 2.0, 3.0, 4.0]).view(2, 2)[0].fill_(1.0)
     before = recorded()
     for turn in range(3):
         i = turn % 2
@@ -109,7 +177,12 @@ def test_nothing_is_recorded():
             table[i, 0], table[i, 1] = table[i, 1].clone(), table[i, 0].clone()
         table[0, 0] = torch.min(table[1, 0] + 1, table[0, 1] * 2)
         assert float(table[1, 1]) >= 0
-    assert recorded() == before
+    for write in (lambda x: x[0].fill_(1.0), lambda x: x[1].add_(1), lambda x: x[0].mul_(2.0)):
+        write(x := at_hand([[1.0, 2.0], [3.0, 4.0]]))
+    for key in (0, slice(1), (slice(None), 0), [1, 0], torch.tensor([1]), torch.tensor([True, False]), (torch.tensor([0]), 1)):
+        x[key] = 5.0
+    x[1], x[[0]] = torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0]])
+    assert recorded() == before and x.tolist() == [[3.0, 4.0], [1.0, 2.0]]
     assert table.tolist() == [[3.5, 2.0], [2.5, 1.0]] and flags.tolist() == [True, True] and count.item() == 3
     assert (table._version, flags._version, count._version) == (14, 3, 3)
 

@@ -1,25 +1,37 @@
 cimport cython
 
-from torchgrad_jax.core.fields cimport TensorFields, aval_of, needs_grad
+from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, needs_grad
 from torchgrad_jax.core.made cimport wrap
-from torchgrad_jax.memory.at_hand cimport array_of, computed, number_for, rewritten, rounded
-from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.memory.at_hand cimport array_of, computed, content, number_for, part_of, rounded, writable
+from torchgrad_jax.memory.fields cimport StorageFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
 from torchgrad_jax.runtime.recorder cimport Recorder
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.value cimport Aval, Value
 
 
-@cython.locals(rec=Recorder, place=Py_ssize_t)
+@cython.locals(rec=Recorder, place=Py_ssize_t, aval=Aval)
 cpdef bint put_at_hand(TensorFields t, tuple keys, object value) except -1
-@cython.locals(rec=Recorder, place=Py_ssize_t, made=Value)
+cpdef bint put_part_at_hand(Recorder rec, TensorFields t, tuple keys, tuple shape, object value) except -1
+@cython.locals(rec=Recorder, picking=list, arrays=Py_ssize_t, others=Py_ssize_t)
+cpdef bint put_picked_at_hand(TensorFields t, tuple keys, object value) except -1
+cdef object _index_at_hand(Recorder rec, TensorFields index)
+@cython.locals(rec=Recorder, aval=Aval)
 cpdef bint change_at_hand(str name, TensorFields t, object other) except -1
-@cython.locals(storage=object, whole=Value)
-cpdef object memory_of_element(Recorder rec, TensorFields t)
-@cython.locals(storage=object, whole=Value, made=Value, base=TensorFields, held=bint)
-cdef object _put_number(TensorFields t, Py_ssize_t place, object content)
+@cython.locals(rec=Recorder, view=ViewFields, aval=Aval)
+cpdef bint fill_at_hand(TensorFields t, object number) except -1
+@cython.locals(place=Py_ssize_t, made=Value)
+cdef bint _change_element(Recorder rec, str name, TensorFields t, Aval aval, object other) except -1
+@cython.locals(view=ViewFields)
+cdef bint _change_part(Recorder rec, str name, TensorFields t, Aval aval, object other) except -1
+@cython.locals(storage=object, plain=StorageFields, whole=Value, aval=Aval)
+cpdef object memory_of(Recorder rec, TensorFields t)
+@cython.locals(storage=StorageFields, whole=Value, made=Value, base=TensorFields, view=ViewFields, held=bint)
+cdef object _write(TensorFields t, object write, object where, object what)
 @cython.locals(view=ViewFields, place=Py_ssize_t, offset=Py_ssize_t, dim=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
 cdef Py_ssize_t _place_of(TensorFields t, tuple keys, tuple shape) except -2
-@cython.locals(view=ViewFields, storage=object)
+@cython.locals(view=ViewFields, storage=object, plain=StorageFields, whole=Value, aval=Aval)
 cpdef object number_of(Recorder rec, TensorFields t, object dtype)
-@cython.locals(rec=Recorder, made=Value)
+@cython.locals(view=ViewFields, storage=object, plain=StorageFields, whole=Value, aval=Aval)
+cpdef object array_at_hand(Recorder rec, TensorFields t, object dtype)
+@cython.locals(rec=Recorder, made=Value, aval=Aval)
 cpdef object computed_at_hand(str name, TensorFields x, object other)

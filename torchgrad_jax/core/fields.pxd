@@ -2,7 +2,7 @@ cimport cython
 
 from torchgrad_jax.memory.fields cimport ViewFields
 from torchgrad_jax.memory.storage cimport read_through
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.value cimport Aval, Value
 
 
 cdef class TensorFields:
@@ -54,7 +54,7 @@ cdef class CopySlicesFields(NodeFields):
     cdef public bint through_self, has_base, repeats, freed
 
 
-cpdef object aval_of(TensorFields t)
+cpdef Aval aval_of_tensor(TensorFields t)
 @cython.locals(view=ViewFields, value=Value)
 cpdef Value content_of(TensorFields t)
 @cython.locals(view=ViewFields, base=TensorFields)

@@ -28,7 +28,7 @@ class TensorFields:
 
     @property
     def _aval(self) -> Aval:
-        return aval_of(self)
+        return aval_of_tensor(self)
 
     def __hash__(self) -> int:
         return id(self)
@@ -133,7 +133,7 @@ class CopySlicesFields(NodeFields):
 # ---------------------------------------------------------------------- asked of a tensor
 
 
-def aval_of(t: Any) -> Any:
+def aval_of_tensor(t: Any) -> Any:
     """The tensor's shape, dtype and device, which are asked for without reading it."""
     storage = t._storage
     return t._value.aval if storage is None or t._view is not None else storage.value.aval

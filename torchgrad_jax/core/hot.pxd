@@ -1,13 +1,13 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, read
+from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made cimport result, wrap
-from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand
+from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand, fill_at_hand
 from torchgrad_jax.declaration.fields cimport PlanFields
-from torchgrad_jax.memory.fields cimport ViewFields
+from torchgrad_jax.memory.fields cimport LinkFields, StorageFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
-from torchgrad_jax.runtime.recorder cimport Recorder
+from torchgrad_jax.runtime.recorder cimport Recorder, record
 from torchgrad_jax.runtime.recording cimport making
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
 from torchgrad_jax.runtime.recording.fields cimport SignatureFields
@@ -48,5 +48,9 @@ cpdef object of_one(Called called, TensorFields x)
 cpdef object of_two(Called called, TensorFields x, object other)
 @cython.locals(rec=Recorder, t=TensorFields, o=TensorFields, a=Value, value=Value)
 cpdef object write_of_two(object bound, object otherwise, object x, object other)
+@cython.locals(
+    view=ViewFields, storage=StorageFields, o=TensorFields, link=LinkFields, a=Value, value=Value, content=Value, base=TensorFields, v=object, memory=object
+)
+cdef bint _write_part(Recorder rec, object bound, TensorFields t, object other) except -1
 @cython.locals(rec=Recorder, t=TensorFields, target=TensorFields, a=Value, value=Value, values=list)
 cpdef object write_plainly(object bound, tuple operands)

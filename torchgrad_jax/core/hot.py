@@ -23,18 +23,19 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
-from torchgrad_jax.core.elements import change_at_hand, computed_at_hand
-from torchgrad_jax.core.fields import UNREAD, content_of, edge_of, read
+from torchgrad_jax.core.elements import change_at_hand, computed_at_hand, fill_at_hand
+from torchgrad_jax.core.fields import UNREAD, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.op_node import OpNode
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.core.tracked_view import PrimalView
 from torchgrad_jax.core.writing import apply_inplace, fit
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
-from torchgrad_jax.memory.storage import Storage, put_content
+from torchgrad_jax.memory.storage import Link, Storage, View, put_content, writer
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
@@ -327,7 +328,9 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
         return otherwise(x, other)
     t: Tensor = x
     if t._view is not None or (t._rg and rec.grad_enabled):
-        return x if _is_loose(t) and change_at_hand(bound.operator.name, t, other) else apply_inplace(bound, (x, other))
+        if t._view is not None and (change_at_hand(bound.operator.name, t, other) or _write_part(rec, bound, t, other)):
+            return x
+        return apply_inplace(bound, (x, other))
     storage = t._storage
     if not t._value.aval.shape and _is_counted(t) and change_at_hand(bound.operator.name, t, other):
         return x
@@ -355,6 +358,44 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
     return x
 
 
+def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
+    """`write_of_two` of a part of memory that was made by one view, if nobody follows it. False where nothing was done."""
+    v, memory = t._view, t._storage
+    if v is None or memory is None or type(memory) is not Storage or type(v) is PrimalView or len(v.links) != 1 or 0 in v.strides:
+        return False
+    view: View = v
+    storage: Storage = memory
+    b: Any = other
+    if type(other) is Tensor or type(other) is Parameter:
+        o: Tensor = other
+        if o._storage is storage or (rec.grad_enabled and needs_grad(o)):
+            return False
+        b = o._value if o._storage is None else read(o)
+    if storage.siblings is not None or (rec.grad_enabled and needs_grad(t)):
+        return False
+    link: Link = view.links[0]
+    try:
+        a: Value = content_of(t)
+        value: Value = record2(rec, bound, a, b)
+        if value.aval is not a.aval:
+            value = fit(rec, value, a.aval)
+        content: Value = record(rec, writer(link.read) if link.write is None else link.write, (storage.value, value, *link.numbers))
+    except Elsewhere:
+        return False
+    put_content(storage, content)
+    value.counter, value.version = storage.counter, storage.counter.version
+    base: Any = view.base
+    if base is not None:
+        value.part = True
+        if base._view is None:
+            base._value = content  # the first content is not held
+    t._value, view.seen = value, storage.writes
+    return True
+
+
+_FILLS = frozenset(("fill_number", "zero"))
+
+
 def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
     """`apply_inplace` for the common case of several operands: plain tensors, no graph, no view, a result like the target."""
     rec: Recorder = per_thread.recorder
@@ -365,6 +406,8 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
         if type(o) is Tensor or type(o) is Parameter:
             t: Tensor = o
             if t._view is not None or (t._rg and rec.grad_enabled) or (values and o is operands[0]):
+                if not values and bound.operator.name in _FILLS and fill_at_hand(t, operands[1] if len(operands) > 1 else 0):
+                    return o
                 return apply_inplace(bound, operands)
             values.append(t._value if t._storage is None else read(t))
         elif isinstance(o, Tensor):

@@ -1,14 +1,15 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
+from torchgrad_jax.core.elements cimport put_part_at_hand
+from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two
 from torchgrad_jax.core.made cimport wrap
 from torchgrad_jax.core.writing cimport make_view, view_of
 from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
 from torchgrad_jax.runtime.recorder cimport Recorder, record
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.value cimport Aval, Value
 
 
 cdef class Latest:
@@ -23,7 +24,7 @@ cdef class _Chosen:
     cdef Value value
 
 
-@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, shape=tuple, out=TensorFields, view=ViewFields)
+@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, shape=tuple, out=TensorFields, view=ViewFields, follows=bint)
 cpdef object chosen(TensorFields t, tuple keys)
 
 
@@ -67,6 +68,10 @@ cdef object _part(tuple keys, tuple whole, list begins)
 cdef object _source(Recorder rec, TensorFields value, object storage)
 @cython.locals(view=ViewFields, strides=list, offset=Py_ssize_t)
 cdef bint _is_itself(TensorFields value, object whole, bint has_none, tuple kind, tuple shape, list begins) except -1
+@cython.locals(view=ViewFields, aval=Aval)
+cdef bint _is_its_row(TensorFields value, Aval whole, tuple keys) except -1
+@cython.locals(made=Value)
+cdef object _again(Recorder rec, TensorFields t, object storage, Value whole)
 cdef bint _fits(object k, object n) except -1
 cdef bint _is_whole(slice k, object n) except -1
 @cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)

@@ -10,7 +10,8 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.fields import UNREAD, content_of, needs_grad
+from torchgrad_jax.core.elements import put_part_at_hand
+from torchgrad_jax.core.fields import UNREAD, aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.parameter import Parameter
@@ -112,7 +113,7 @@ def made_again(known: _Known, t: Tensor, begin: int | None) -> Tensor:
 
 def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     """The view of `t` that ints, slices of ints, None and ... make. None where that is for the general way to say: other keys, errors, all of `t`."""
-    shape = t._aval.shape
+    shape = aval_of_tensor(t).shape
     used = count = 0
     for k in keys:
         kind = type(k)
@@ -193,7 +194,7 @@ def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor:
     """The view of `t` that ints make which are within its dimensions. Where no graph follows it is recorded when somebody reads it: most elements are
     written to, or looked at where they lie."""
     parent, rec = t._view, per_thread.recorder
-    shape = t._aval.shape
+    shape = aval_of_tensor(t).shape
     follows = rec.grad_enabled and (t._rg if parent is None else needs_grad(t))
     if follows or rec.rare or rec.inference or _observed["active"] or type(t._shared() if t._storage is None else t._storage) is not Storage:
         out = t
@@ -281,16 +282,21 @@ def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
     whole: Value = t._value if storage is None else storage.value
     aval = whole.aval
     begins: list[Any] = []
+    if type(value) is Tensor and storage is not None and value._storage is storage and _is_its_row(value, aval, keys):
+        _again(rec, t, storage, whole)
+        return True
     found = _part(keys, aval.shape, begins)
     if found is None or aval.dtype.char not in PUT_KINDS:
         return False
     kind, shape = found
     src = value
+    if type(whole.array) is np.ndarray and type(value) is not Tensor and put_part_at_hand(rec, t, keys, shape, value):
+        return True
     if type(value) is Tensor or type(value) is Parameter:
         if storage is not None and value._storage is storage and _is_itself(value, aval, None in keys, kind, shape, begins):
-            made = rec.alias(whole)  # what `t[keys] += ...` ends with: as by a write, a new version of the same content
-            put_content(storage, made)
-            t._value = made
+            _again(rec, t, storage, whole)
+            return True
+        if put_part_at_hand(rec, t, keys, shape, value):
             return True
         src = _source(rec, value, storage)
         if src is None or src.aval.dtype is not aval.dtype or src.aval.device is not aval.device:
@@ -358,7 +364,7 @@ def _part(keys: tuple[Any, ...], whole: tuple[int, ...], begins: list[Any]) -> A
 
 def _is_itself(value: Any, whole: Any, has_none: bool, kind: Any, shape: Any, begins: list[Any]) -> bool:
     """Whether a tensor of the same memory is the very part, as `_part` has it, that it is written to."""
-    view, aval = value._view, value._aval
+    view, aval = value._view, aval_of_tensor(value)
     if view is None or has_none or value._rg or aval.dtype is not whole.dtype or aval.dtype.kind == "c" or aval.shape != shape:
         return False
     strides, offset = list(contiguous_strides(whole.shape)), 0
@@ -366,6 +372,24 @@ def _is_itself(value: Any, whole: Any, has_none: bool, kind: Any, shape: Any, be
         offset += begin * strides[dim]
         strides[dim] = strides[dim] * step if length >= 0 else -1
     return view.offset == offset and view.strides == tuple([s for s in strides if s >= 0])
+
+
+def _is_its_row(value: Any, whole: Any, keys: tuple[Any, ...]) -> bool:
+    """`_is_itself` of one int as the key, as loops over rows have it."""
+    view, key = value._view, keys[0]
+    if len(keys) != 1 or type(key) is not int or key < 0 or not whole.shape or view is None or value._rg:
+        return False
+    aval, strides = aval_of_tensor(value), contiguous_strides(whole.shape)
+    if aval.dtype is not whole.dtype or aval.dtype.kind == "c" or aval.shape != whole.shape[1:]:
+        return False
+    return view.offset == key * strides[0] and view.strides == strides[1:]
+
+
+def _again(rec: Any, t: Tensor, storage: Any, whole: Value) -> None:
+    """A new version of the same content: what `t[keys] += ...` ends with."""
+    made = rec.alias(whole)
+    put_content(storage, made)
+    t._value = made
 
 
 def _source(rec: Any, value: Any, storage: Any) -> Any:

@@ -11,6 +11,7 @@ from torchgrad_jax.calling.generate import inplace_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.core.elements import put_picked_at_hand
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.made import created, wrap
 from torchgrad_jax.core.order import plain
@@ -156,12 +157,11 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if type(key) is int and not self._aval.ndim:
         raise _of_no_dimension(key)
     number = type(value) is float or (type(value) is int and LEAST_INT <= value <= MOST_INT)
-    if (number or type(value) is Tensor) and (type(key) is int or type(key) is tuple or type(key) is slice):
+    if number or type(value) is Tensor:
+        keys = key if type(key) is tuple else (key,)
         given: Any = value if type(value) is Tensor else promotion.fitting(value, self._aval.dtype)
-        if put_plainly(self, key if type(key) is tuple else (key,), given):
+        if put_plainly(self, keys, given) or put_picked_at_hand(self, keys, given) or (number and _filled(self, key, value)):
             return
-    if number and _filled(self, key, value):
-        return
     if _by_integers(key):
         _set_at(self, key, value, number)
     else:

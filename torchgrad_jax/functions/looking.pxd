@@ -1,6 +1,6 @@
 cimport cython
 
-from torchgrad_jax.core.fields cimport TensorFields, aval_of, content_of, needs_grad
+from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.value cimport Value
 

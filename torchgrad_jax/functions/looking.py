@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.public import public
-from torchgrad_jax.core.fields import aval_of, content_of, needs_grad
+from torchgrad_jax.core.fields import aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.core.level import stands_for_batch
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import is_conj, is_neg
@@ -51,7 +51,7 @@ def on_host(t: Tensor, force: bool) -> np.ndarray:
     if not force:
         if needs_grad(t) and per_thread.recorder.grad_enabled:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        where = aval_of(t).device
+        where = aval_of_tensor(t).device
         if where.type != "cpu":
             raise TypeError(f"can't convert {where} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
         if t._view is not None:
@@ -106,7 +106,7 @@ def tolist(self: Tensor) -> Any:
 @public("torch.Tensor")
 def item(self: Tensor) -> Any:
     """The only element as a Python number. RuntimeError where there are more or none."""
-    size = aval_of(self).size
+    size = aval_of_tensor(self).size
     if size != 1:
         _refuse_batch(self, "item")
         raise RuntimeError(f"a Tensor with {size} elements cannot be converted to Scalar")
@@ -115,7 +115,7 @@ def item(self: Tensor) -> Any:
 
 @public("torch.Tensor")
 def __bool__(self: Tensor) -> bool:
-    size = aval_of(self).size
+    size = aval_of_tensor(self).size
     if size != 1:
         _refuse_batch(self, "is_nonzero")
         what = "no values" if size == 0 else "more than one value"
@@ -124,7 +124,7 @@ def __bool__(self: Tensor) -> bool:
 
 
 def _only_element(t: Tensor, asked: str) -> Any:
-    if aval_of(t).size != 1:
+    if aval_of_tensor(t).size != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
     return _number(t, "item", asked)
 
@@ -164,7 +164,7 @@ def __complex__(self: Tensor) -> complex:
 
 @public("torch.Tensor")
 def __index__(self: Tensor) -> int:
-    aval = aval_of(self)
+    aval = aval_of_tensor(self)
     if aval.size != 1 or aval.dtype.kind not in "iub":
         raise TypeError("only integer tensors of a single element can be converted to an index")
     return int(_number(self, "item", "__index__"))

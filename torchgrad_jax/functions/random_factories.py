@@ -178,7 +178,7 @@ def randperm(n: int, **kwargs: Any) -> Tensor:
 
 
 def _permutation(shape: tuple[int, ...]) -> np.ndarray:
-    return _permutations(default_generator, shape, _INT64) if len(shape) > 1 else default_generator.randperm(shape[0], _INT64)
+    return _permutations(default_generator, shape, _INT64) if len(shape) > 1 else default_generator.randperm(math.prod(shape), _INT64)
 
 
 def _permutations(source: host.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

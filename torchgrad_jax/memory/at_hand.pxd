@@ -1,7 +1,7 @@
 cimport cython
 
 from torchgrad_jax.runtime.recorder cimport Recorder
-from torchgrad_jax.runtime.value cimport Value
+from torchgrad_jax.runtime.value cimport Aval, Value
 
 cdef object _ndarray
 cdef dict _observed, _modes
@@ -11,9 +11,11 @@ cdef list watches
 cpdef object array_of(Recorder rec, Value whole)
 cpdef object number_for(object value, str kind)
 cpdef object rounded(object value, str kind)
-cpdef Value computed(str name, object a, object b, object aval)
+cpdef Value computed(str name, object a, object b, Aval aval)
+cpdef object part_of(object memory, tuple shape, object strides, Py_ssize_t offset)
 @cython.locals(array=object)
-cpdef Value rewritten(Value whole, Py_ssize_t holders, Py_ssize_t place, object content)
+cpdef object writable(Value whole, Py_ssize_t holders)
+cpdef Value content(object array, object aval)
 cpdef tuple _references(Value whole)
 @cython.locals(whole=Value)
 cpdef tuple _references_of_one()

@@ -33,6 +33,9 @@ OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "minimum": lambda a, b: a if a < b or a != a else b, "maximum": lambda a, b: a if a > b or a != a else b,
 }  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+CHANGES: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}
+# So many elements of a part are changed at once; more are recorded, as they may be with others.
+MOST_CHANGED = 1 << 14
 OF_ONE: dict[str, Callable[[Any], Any]] = {"clone": operator.pos, "neg": operator.neg, "abs": abs}
 _BOOL = np.dtype(np.bool_)
 _TRUTHS = tuple([np.array(truth) for truth in (False, True)])
@@ -97,21 +100,27 @@ def computed(name: str, a: Any, b: Any, aval: Any) -> Value | None:
     return constant(np.array(found, dtype), aval)
 
 
-def rewritten(whole: Value, holders: int, place: int, content: Any) -> Value:
-    """The content `whole`, an array on the host, with another number at a place among all elements, as a new Value. holders: how many hold `whole`
-    that will hold this in its place, beside the caller."""
-    if getrefcount(whole) <= _HELD + holders and getrefcount(whole.array) <= _ALONE:
+def part_of(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
+    """The array that a view is, by strides and from an offset in elements, of an array whose elements lie in row-major order."""
+    size = memory.itemsize
+    return _ndarray(shape, memory.dtype, memory, offset * size, tuple([n * size for n in strides]))
+
+
+def writable(whole: Value, holders: int) -> Any:
+    """The array that the content `whole` is, to be written to: that itself where nobody else can tell, else a copy. holders: how many hold `whole`
+    that will hold the new content in its place, beside the caller."""
+    if getrefcount(whole) <= _HELD + holders and getrefcount(whole.array) <= _ALONE and whole.array.base is None:
         array = whole.array
-        if array.base is not None:
-            array = array.copy()
     else:
         array = whole.array.copy()
     array.setflags(write=True)
-    try:
-        array.flat[place] = content
-    finally:
-        array.setflags(write=False)
-    return constant(array, whole.aval)
+    return array
+
+
+def content(array: Any, aval: Any) -> Value:
+    """What was written to, as a content again."""
+    array.setflags(write=False)
+    return constant(array, aval)
 
 
 def _references(whole: Value) -> tuple[int, int]:
