@@ -97,7 +97,7 @@ def test_a_number_that_is_written_has_the_bits_of_a_program(number, dtype):
 SLICES = st.builds(slice, st.none() | st.integers(-5, 5), st.none() | st.integers(-5, 5), st.none() | st.integers(1, 3))
 LISTS = st.lists(st.integers(-4, 3), min_size=1, max_size=3)
 KEYS = st.one_of(
-    st.integers(-4, 3), SLICES, st.none(), st.just(...), LISTS, LISTS.map(torch.tensor),
+    st.integers(-4, 3), SLICES, st.none(), st.just(...), LISTS, LISTS.map(torch.tensor), st.integers(-5, 4).map(torch.tensor),
     st.lists(st.booleans(), min_size=4, max_size=4).map(torch.tensor),
 )  # fmt: skip
 
@@ -165,7 +165,9 @@ def test_what_overlaps_is_refused():
 def test_nothing_is_recorded():
     table, flags, count = at_hand([[0.0, 1.0], [2.0, 3.0]]), at_hand([False, False]), at_hand(0)
     for _ in range(3):  # of functions it is learned what they come to
-        torch.min(table[1, 0], table[0, 1]), table[1, 0].clone(), at_hand([1.0, 2.0, 3.0, 4.0]).view(2, 2)[0].fill_(1.0)
+        torch.min(table[1, 0], table[0, 1])
+        table[1, 0].clone()
+        at_hand([1.0, 2.0, 3.0, 4.0]).view(2, 2)[0].fill_(1.0)
     before = recorded()
     for turn in range(3):
         i = turn % 2

@@ -14,6 +14,7 @@ cpdef bint put_at_hand(TensorFields t, tuple keys, object value) except -1
 cpdef bint put_part_at_hand(Recorder rec, TensorFields t, tuple keys, tuple shape, object value) except -1
 @cython.locals(rec=Recorder, picking=list, arrays=Py_ssize_t, others=Py_ssize_t)
 cpdef bint put_picked_at_hand(TensorFields t, tuple keys, object value) except -1
+@cython.locals(aval=Aval)
 cdef object _index_at_hand(Recorder rec, TensorFields index)
 @cython.locals(rec=Recorder, aval=Aval)
 cpdef bint change_at_hand(str name, TensorFields t, object other) except -1

@@ -67,6 +67,7 @@ def put_picked_at_hand(t: Tensor, keys: tuple[Any, ...], value: Any) -> bool:
         kind = type(k)
         if kind is Tensor:
             k = _index_at_hand(rec, k)
+            others += type(k) is int
         elif kind is list:
             k = np.array(k, np.int64) if k and all([type(i) is int for i in k]) else None
         elif kind is int:
@@ -96,8 +97,11 @@ def put_picked_at_hand(t: Tensor, keys: tuple[Any, ...], value: Any) -> bool:
 
 
 def _index_at_hand(rec: Recorder, index: Tensor) -> Any:
-    dtype = aval_of_tensor(index).dtype
-    return array_at_hand(rec, index, dtype) if aval_of_tensor(index).shape and (dtype is _INT64 or dtype is _BOOL) else None
+    """The array of integers or booleans, or the integer, that an index is; None for others."""
+    aval = aval_of_tensor(index)
+    if not aval.shape:
+        return number_of(rec, index, _INT64)
+    return array_at_hand(rec, index, aval.dtype) if aval.dtype is _INT64 or aval.dtype is _BOOL else None
 
 
 _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)

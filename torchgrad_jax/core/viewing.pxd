@@ -1,7 +1,7 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.elements cimport put_part_at_hand
+from torchgrad_jax.core.elements cimport number_of, put_part_at_hand
 from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two
 from torchgrad_jax.core.made cimport wrap

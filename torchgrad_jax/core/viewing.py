@@ -10,7 +10,7 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.elements import put_part_at_hand
+from torchgrad_jax.core.elements import number_of, put_part_at_hand
 from torchgrad_jax.core.fields import UNREAD, aval_of_tensor, content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.made import wrap
@@ -407,7 +407,10 @@ def _source(rec: Any, value: Any, storage: Any) -> Any:
 def _place(k: Tensor) -> Any:
     """The int that a 0-dim tensor of integers is, if that is known; else itself."""
     aval = k._aval
-    return k.__index__() if not aval.ndim and aval.dtype.kind in "iu" and aval.dtype != np.uint8 and k._content().readable else k
+    if aval.ndim or aval.dtype.kind not in "iu" or aval.dtype == np.uint8:
+        return k
+    found = number_of(per_thread.recorder, k, aval.dtype)
+    return found if found is not None else k.__index__() if k._content().readable else k
 
 
 def _fits(k: Any, n: int) -> bool:
