@@ -139,7 +139,7 @@ def test_a_part_is_written_as_by_a_program(keys, alone, what):
 def test_a_view_is_changed_as_by_a_program(name, dtype, number, by_tensor):
     start = torch.arange(12).reshape(3, 4).to(dtype)
     other = torch.full((2,), 3).to(dtype) if by_tensor or name == "copy_" else number
-    for part in (lambda x: x[1, 1:3], lambda x: x[:, 2][1:], lambda x: x.t()[1, :2], lambda x: x[0, ::2]):
+    for part in (lambda x: x[1, 1:3], lambda x: x[:, 2][1:], lambda x: x.t()[1, :2], lambda x: x[0, ::2], lambda x: x[None, 3:, 1]):
 
         def write(x, part=part):
             y = part(x)
@@ -305,3 +305,27 @@ def test_a_table_is_filled_as_by_numpy():
             expected[i] = expected[k]
             table[int(i)] = table[int(k)].clone()
     assert table.tolist() == expected.tolist()
+
+
+def test_parts_are_changed_by_what_is_pending():
+    """By one operation on all of the memory, where one view or ints have made them."""
+    x, w = np.arange(60.0, dtype=np.float32).reshape(3, 4, 5), np.array([0.5, 2.0, -1.0, 4.0, 0.25], np.float32)
+    table, weights = at_hand(x), at_hand(w)
+    for t in range(7):
+        pending = weights * (t + 1)  # which is on the host only when somebody looks
+        i, j, k = t % 3, t % 4, t % 5
+        table[i, j, k] += pending[k]
+        table[i, j] *= pending
+        row = table[i]
+        row[j, 0] -= pending[1]
+        table[:, 1:3].sub_(pending)
+        x[i, j, k] += w[k] * (t + 1)
+        x[i, j] *= w * np.float32(t + 1)
+        x[i, j, 0] -= w[1] * (t + 1)
+        x[:, 1:3] -= w * np.float32(t + 1)
+    np.testing.assert_array_equal(table.numpy(), x)
+    assert table._version == 7 * 7  # an assignment follows each +=, as in PyTorch
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        table[0, 0] += torch.ones(2, 5) * weights
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        torch.arange(4)[1].add_(weights.sum())

@@ -3,7 +3,7 @@ cimport cython
 from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made cimport result, wrap
-from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand, fill_at_hand
+from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand
 from torchgrad_jax.declaration.fields cimport PlanFields
 from torchgrad_jax.memory.fields cimport LinkFields, StorageFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
@@ -49,8 +49,12 @@ cpdef object of_two(Called called, TensorFields x, object other)
 @cython.locals(rec=Recorder, t=TensorFields, o=TensorFields, a=Value, value=Value)
 cpdef object write_of_two(object bound, object otherwise, object x, object other)
 @cython.locals(
-    view=ViewFields, storage=StorageFields, o=TensorFields, link=LinkFields, a=Value, value=Value, content=Value, base=TensorFields, v=object, memory=object
+    view=ViewFields, storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, base=TensorFields, v=object, memory=object
 )
 cdef bint _write_part(Recorder rec, object bound, TensorFields t, object other) except -1
+@cython.locals(link=LinkFields)
+cdef object _writer_of(tuple links, Value whole)
+@cython.locals(link=LinkFields)
+cdef tuple _numbers(tuple links)
 @cython.locals(rec=Recorder, t=TensorFields, target=TensorFields, a=Value, value=Value, values=list)
 cpdef object write_plainly(object bound, tuple operands)

@@ -23,7 +23,7 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
-from torchgrad_jax.core.elements import change_at_hand, computed_at_hand, fill_at_hand
+from torchgrad_jax.core.elements import change_at_hand, computed_at_hand
 from torchgrad_jax.core.fields import UNREAD, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.op_node import OpNode
@@ -37,6 +37,7 @@ from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
 from torchgrad_jax.memory.storage import Link, Storage, View, put_content, writer
 from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.operation import BoundOp, Signature
@@ -359,9 +360,12 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
 
 
 def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
-    """`write_of_two` of a part of memory that was made by one view, if nobody follows it. False where nothing was done."""
+    """`write_of_two` of a part of memory that was made by one view, or by ints, if nobody follows it. False where nothing was done."""
     v, memory = t._view, t._storage
-    if v is None or memory is None or type(memory) is not Storage or type(v) is PrimalView or len(v.links) != 1 or 0 in v.strides:
+    if v is None or memory is None or type(memory) is not Storage or type(v) is PrimalView or 0 in v.strides:
+        return False
+    write = _writer_of(v.links, memory.value)
+    if write is None:
         return False
     view: View = v
     storage: Storage = memory
@@ -373,13 +377,12 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
         b = o._value if o._storage is None else read(o)
     if storage.siblings is not None or (rec.grad_enabled and needs_grad(t)):
         return False
-    link: Link = view.links[0]
     try:
         a: Value = content_of(t)
         value: Value = record2(rec, bound, a, b)
         if value.aval is not a.aval:
             value = fit(rec, value, a.aval)
-        content: Value = record(rec, writer(link.read) if link.write is None else link.write, (storage.value, value, *link.numbers))
+        content: Value = record(rec, write, (storage.value, value, *_numbers(view.links)))
     except Elsewhere:
         return False
     put_content(storage, content)
@@ -393,9 +396,6 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
     return True
 
 
-_FILLS = frozenset(("fill_number", "zero"))
-
-
 def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
     """`apply_inplace` for the common case of several operands: plain tensors, no graph, no view, a result like the target."""
     rec: Recorder = per_thread.recorder
@@ -406,8 +406,6 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
         if type(o) is Tensor or type(o) is Parameter:
             t: Tensor = o
             if t._view is not None or (t._rg and rec.grad_enabled) or (values and o is operands[0]):
-                if not values and bound.operator.name in _FILLS and fill_at_hand(t, operands[1] if len(operands) > 1 else 0):
-                    return o
                 return apply_inplace(bound, operands)
             values.append(t._value if t._storage is None else read(t))
         elif isinstance(o, Tensor):
@@ -431,6 +429,32 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
         storage.write(value)
     target._value = value
     return target
+
+
+def _writer_of(links: tuple[Any, ...], whole: Value) -> Any:
+    """The operator that writes to `whole` what lies behind these views: one, or several that ints made. None where it takes several."""
+    if len(links) == 1:
+        link: Link = links[0]
+        return writer(link.read) if link.write is None else link.write
+    if len(links) > MOST_PARTS or whole.aval.dtype.char not in PUT_KINDS:
+        return None
+    for one in links:
+        link = one
+        if link.read.operator.name != "select" or link.read.statics["dim"]:
+            return None
+    return _PUTS_BY_INTS[len(links)]
+
+
+_PUTS_BY_INTS = [
+    registry[f"put_part{n}"].bind((*(ARRAY,) * (2 + n), Static(tuple(range(n))), Static((-1,) * n), Static((1,) * n))) if n else None
+    for n in range(MOST_PARTS + 1)
+]
+
+
+def _numbers(links: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Where each view begins."""
+    link: Link = links[0]
+    return link.numbers if len(links) == 1 else tuple([n for one in links for n in one.numbers])
 
 
 # ---------------------------------------------------------------------- the affine map

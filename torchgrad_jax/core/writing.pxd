@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.dispatch cimport make_node
+from torchgrad_jax.core.elements cimport fill_at_hand
 from torchgrad_jax.core.fields cimport NodeFields, TensorFields, content_of, needs_grad, read
 from torchgrad_jax.core.history cimport before_write, links_to_write, rebase, repeats
 from torchgrad_jax.memory.fields cimport CounterFields, StorageFields, ViewFields

@@ -9,6 +9,7 @@ from typing import Any
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, settled, turn
+from torchgrad_jax.core.elements import fill_at_hand
 from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, before_write, links_to_write, rebase, repeats, unwrite
 from torchgrad_jax.core.level import meet
@@ -30,6 +31,9 @@ _CLONE = registry["clone"].bind((ARRAY,))
 LEAF_USED = "a leaf Variable that requires grad has been used in an in-place operation."
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+
+
+_FILLS = frozenset(("fill_number", "zero"))
 
 
 def overwrite(t: Tensor, value: Value) -> None:
@@ -123,7 +127,7 @@ def check_history(rec: Recorder, t: Tensor, *sources: Tensor) -> None:
 def check_memory(name: str, operands: tuple[Any, ...]) -> bool:
     """RuntimeError where several elements of the first operand are one place in memory, or parts of it are read under other indices. Whether
     the operator, named `name`, writes to several such elements nevertheless."""
-    if name in ("fill_number", "zero"):
+    if name in _FILLS:
         return False
     t = operands[0]
     view, storage = t._view, t._storage
@@ -222,6 +226,8 @@ def apply_inplace(bound: Any, operands: tuple[Any, ...]) -> Tensor:
     if rec.writes is not None:
         rec.writes.append((bound, operands))
     target: Tensor = operands[0]
+    if target._view is not None and bound.operator.name in _FILLS and fill_at_hand(target, operands[1] if len(operands) > 1 else 0):
+        return target
     if rec.rare and rec.level is not None and (found := rec.level.apply_inplace(bound, operands)) is not NotImplemented:
         return found
     operands = tuple([o if isinstance(o, Tensor) or type(o) in NUMBERS else plain_number(o) for o in operands])

@@ -103,6 +103,8 @@ def computed(name: str, a: Any, b: Any, aval: Any) -> Value | None:
 def part_of(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
     """The array that a view is, by strides and from an offset in elements, of an array whose elements lie in row-major order."""
     size = memory.itemsize
+    if 0 in shape:  # it may begin behind the last element
+        return _ndarray(shape, memory.dtype)
     return _ndarray(shape, memory.dtype, memory, offset * size, tuple([n * size for n in strides]))
 
 
