@@ -1,4 +1,4 @@
-"""Elements of tensors that lie on the host: written to, computed with and compared at once, if nobody follows them. See `memory/at_hand.py`.
+"""Elements and parts of tensors that lie on the host: written to, computed with and compared at once, if nobody follows. See `memory/at_hand.py`.
 
 Compiled where there is a compiler (`torchgrad_jax/_typed`).
 """
@@ -240,41 +240,32 @@ def _place_of(t: Tensor, keys: tuple[Any, ...], shape: tuple[int, ...]) -> int:
 
 def number_of(rec: Recorder, t: Tensor, dtype: Any) -> Any:
     """The number that a tensor of this dtype and no dimensions is, if it is at hand and autograd does not follow it; else None."""
-    aval = aval_of_tensor(t)
-    if aval.shape or aval.dtype is not dtype or (rec.grad_enabled and needs_grad(t)):
-        return None
-    view, storage = t._view, t._storage
-    if storage is None:
-        memory = array_of(rec, t._value)
-        return None if memory is None else memory.item()
-    if type(storage) is not Storage:
-        return None
-    plain: Any = storage  # typed, where this is compiled
-    whole: Value = plain.value
-    memory = array_of(rec, whole) if whole.aval.dtype is dtype else None
-    return None if memory is None else memory.item() if view is None else memory.item(view.offset)
+    memory = None if aval_of_tensor(t).shape else _readable(rec, t, dtype)
+    return None if memory is None else memory.item() if t._view is None else memory.item(t._view.offset)
 
 
 def array_at_hand(rec: Recorder, t: Tensor, dtype: Any) -> Any:
     """The content of a tensor of this dtype as an array that is not to be kept, if it is at hand and autograd does not follow it; else None."""
-    aval = aval_of_tensor(t)
-    if aval.dtype is not dtype or (rec.grad_enabled and needs_grad(t)):
+    memory, view = _readable(rec, t, dtype), t._view
+    if memory is None or view is None:
+        return memory
+    if view.seen == t._storage.writes and t._value.array is not None:
+        return array_of(rec, t._value)
+    return part_of(memory, aval_of_tensor(t).shape, view.strides, view.offset) if memory.flags.c_contiguous else None
+
+
+def _readable(rec: Recorder, t: Tensor, dtype: Any) -> Any:
+    """The array in which a tensor of this dtype lies, all of it, if that is at hand and autograd does not follow the tensor; else None."""
+    if aval_of_tensor(t).dtype is not dtype or (rec.grad_enabled and needs_grad(t)):
         return None
-    view, storage = t._view, t._storage
+    storage = t._storage
     if storage is None:
         return array_of(rec, t._value)
     if type(storage) is not Storage:
         return None
     plain: Any = storage  # typed, where this is compiled
     whole: Value = plain.value
-    if view is None:
-        return array_of(rec, whole)
-    if view.seen == plain.writes and t._value.array is not None:
-        return array_of(rec, t._value)
-    memory = array_of(rec, whole)
-    if memory is None or whole.aval.dtype is not dtype or not memory.flags.c_contiguous:
-        return None
-    return part_of(memory, aval.shape, view.strides, view.offset)
+    return array_of(rec, whole) if whole.aval.dtype is dtype else None
 
 
 def computed_at_hand(name: str, x: Tensor, other: Any) -> Tensor | None:

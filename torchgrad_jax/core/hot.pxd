@@ -4,6 +4,7 @@ from torchgrad_jax.core cimport blank
 from torchgrad_jax.core.fields cimport OpNodeFields, TensorFields, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made cimport result, wrap
 from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand
+from torchgrad_jax.core.writing cimport part_written
 from torchgrad_jax.declaration.fields cimport PlanFields
 from torchgrad_jax.memory.fields cimport LinkFields, StorageFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
@@ -33,6 +34,7 @@ cdef object _ndarray
 cdef bint _is_loose(TensorFields t) except -1
 @cython.locals(value=Value)
 cdef bint _is_counted(TensorFields t) except -1
+cdef object _at_once(Called called, TensorFields x, object other)
 cdef object _answered(Called called, TensorFields x, object other, object declined)
 
 
@@ -49,7 +51,7 @@ cpdef object of_two(Called called, TensorFields x, object other)
 @cython.locals(rec=Recorder, t=TensorFields, o=TensorFields, a=Value, value=Value)
 cpdef object write_of_two(object bound, object otherwise, object x, object other)
 @cython.locals(
-    view=ViewFields, storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, base=TensorFields, v=object, memory=object
+    view=ViewFields, storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, v=object, memory=object
 )
 cdef bint _write_part(Recorder rec, object bound, TensorFields t, object other) except -1
 @cython.locals(link=LinkFields)

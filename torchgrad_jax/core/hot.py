@@ -31,7 +31,7 @@ from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView
-from torchgrad_jax.core.writing import apply_inplace, fit
+from torchgrad_jax.core.writing import apply_inplace, fit, part_written
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
@@ -183,14 +183,8 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     if rec.rare:
         return called.otherwise(x, other)
     bound = called.bound
-    if (
-        called.exact is not None
-        and _is_loose(x)
-        and (kind is called.real or kind is called.whole or ((kind is Tensor or kind is Parameter) and _is_loose(other)))
-    ):
-        found = computed_at_hand(called.exact, x, other)
-        if found is not None:
-            return found
+    if called.exact is not None and _is_loose(x) and (found := _at_once(called, x, other)) is not None:
+        return found
     if x._storage is None:
         a: Value = x._value
     elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
@@ -226,8 +220,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         return wrap(value)
     plan: Plan = p
     node: OpNode = blank.node(plan.node_class)
-    node.plan = plan
-    saves = plan.saves
+    node.plan, saves = plan, plan.saves
     if not saves:
         node.saved = ()
     elif saves == (1,):
@@ -240,10 +233,16 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         node.saved = tuple([a if i == 0 else b if i == 1 else value for i in saves])
     inputs = plan.inputs
     node.next = (edge_of(x), edge_of(y)) if len(inputs) == 2 else (edge_of(x),) if inputs[0] == 0 else (edge_of(y),)
-    node.seq = rec.sequence
+    node.seq, node.hooks = rec.sequence, None
     rec.sequence += 1
-    node.hooks = None
     return result(value, node, 0)
+
+
+def _at_once(called: Called, x: Tensor, other: Any) -> Any:
+    """`of_two` of a loose Tensor and another one, or a number; None where that is to be recorded."""
+    kind = type(other)
+    fits = kind is called.real or kind is called.whole or ((kind is Tensor or kind is Parameter) and _is_loose(other))
+    return computed_at_hand(called.exact, x, other) if fits else None
 
 
 def _is_loose(t: Tensor) -> bool:
@@ -386,13 +385,7 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
     except Elsewhere:
         return False
     put_content(storage, content)
-    value.counter, value.version = storage.counter, storage.counter.version
-    base: Any = view.base
-    if base is not None:
-        value.part = True
-        if base._view is None:
-            base._value = content  # the first content is not held
-    t._value, view.seen = value, storage.writes
+    part_written(t, value, content)
     return True
 
 

@@ -13,6 +13,8 @@ from torchgrad_jax.runtime.value cimport Value
 
 @cython.locals(storage=object, view=ViewFields, rec=Recorder, content=Value, counter=object, base=TensorFields)
 cpdef object overwrite(TensorFields t, Value value)
+@cython.locals(storage=object, view=ViewFields, counter=object, base=TensorFields)
+cpdef object part_written(TensorFields t, Value value, Value content)
 @cython.locals(view=ViewFields, base=TensorFields)
 cpdef object check_differentiable(TensorFields t)
 @cython.locals(t=TensorFields, view=ViewFields)

@@ -59,15 +59,20 @@ def overwrite(t: Tensor, value: Value) -> None:
         put_content(storage, content)
     else:
         storage.write(content)
-    counter = storage.counter
+    part_written(t, value, content)
+
+
+def part_written(t: Tensor, value: Value, content: Value) -> None:
+    """Note that a view holds `value`, which has been written to its memory: that is `content` now."""
+    storage: Any = t._storage
+    view: Any = t._view
+    counter, base = storage.counter, view.base
     value.counter, value.version = counter, counter.version
-    base = view.base
     if base is not None:
         value.part = True
         if base._view is None:
-            base._value = content
-    t._value = value
-    view.seen = storage.writes
+            base._value = content  # so that the first content is not held
+    t._value, view.seen = value, storage.writes
 
 
 def rewrite(t: Tensor, value: Value, name: str) -> None:

@@ -471,8 +471,8 @@ class View(ViewFields):
     base: the tensor whose gradient this one takes part in; None for a twin made by `detach` or `data`, which shares memory only.
     skip: how many of the links lead to the base. made_in: "default", "no_grad", "inference", "custom" for what a Function of the user's returned,
     or another word for a view among several of one node. replay: whether its grad_fn is made anew from the operations, not in one.
-    seen: the storage's writes when the tensor's Value was read. node_seen: the version that its grad_fn belongs to. asked: whether the
-    tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks. rows: whether it is known that what is
+    seen: the storage's writes when the tensor's Value was read, or `core/fields.UNREAD`. node_seen: the version that its grad_fn belongs to. asked:
+    whether the tensor itself was asked to require a gradient. plain: see `order`; None before somebody asks. rows: whether it is known that what is
     computed of its elements, each for itself, lies in memory as if it were plain.
     """
 
