@@ -247,9 +247,10 @@ def number_of(rec: Recorder, t: Tensor, dtype: Any) -> Any:
 def array_at_hand(rec: Recorder, t: Tensor, dtype: Any) -> Any:
     """The content of a tensor of this dtype as an array that is not to be kept, if it is at hand and autograd does not follow it; else None."""
     memory, view = _readable(rec, t, dtype), t._view
+    storage: Any = t._storage
     if memory is None or view is None:
         return memory
-    if view.seen == t._storage.writes and t._value.array is not None:
+    if view.seen == storage.writes and t._value.array is not None:
         return array_of(rec, t._value)
     return part_of(memory, aval_of_tensor(t).shape, view.strides, view.offset) if memory.flags.c_contiguous else None
 

@@ -133,7 +133,7 @@ class Called:
         self.ordered = bool(bound.keeps_order)
         self.real, self.whole = (float, int) if numbers else (None, None)
         name = bound.operator.name
-        self.exact = name if name in OF_ONE or name in OF_TWO or name in COMPARISONS else None
+        self.exact: Any = name if name in OF_ONE or name in OF_TWO or name in COMPARISONS else None
 
 
 def of_one(called: Called, x: Tensor) -> Any:
