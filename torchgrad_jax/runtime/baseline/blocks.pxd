@@ -10,11 +10,13 @@ cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK, SHARED_FUNCTION
 cdef class Chain:
     cdef public tuple shape
     cdef public list dtypes, strided, brains
+    cdef public dict repeated
     cdef public object otherwise
     cdef int _letter, _inputs, _outputs, _operations, _registers, _weight
     cdef Py_ssize_t _size
     cdef int[64] _letters
     cdef Py_ssize_t[64] _sizes
+    cdef Py_ssize_t[192] _patterns
     cdef bint[64] _numbers
     cdef int[320] _code
 

@@ -7,16 +7,16 @@ Small matrices are factorized, and triangular systems solved. Half precision is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import lanes
-from torchgrad_jax.runtime.baseline.copying import copied
+from torchgrad_jax.runtime.baseline.copying import contiguous, copied
 from torchgrad_jax.runtime.native import arrays as of_c
 
 # How many elements a block has at most, and how much a chain may hold.
@@ -25,6 +25,11 @@ BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
 # As how many operations a transcendental function counts there; and from so many elements on one by itself is shared.
 FUNCTION_WORK, SHARED_FUNCTION = 6, 1 << 16
+# How a smaller operand is spread: each of its elements so many times, rows of so many elements, each row so many times; and all of that again and again.
+Pattern = tuple[int, int, int]
+AS_IT_IS: Pattern = (0, 0, 0)
+# Of a dimension along which elements are repeated, in the index of each once.
+FIRST = slice(0, 1)
 BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
@@ -34,21 +39,23 @@ class Chain:
     dtype: of the numbers in registers, float32 or float64. operands: for each the letter of its dtype, how many elements it has, and whether it is
     one number for all of the others'. results: the letter of each. code: for each operation its number (`lanes`), and which slots it writes and
     reads: operands, results, registers. registers: how many there are behind one for each such number. strided: the operands that are not
-    contiguous, and copied. brains: the operands and results of bfloat16. otherwise: does the same with operands
-    whose memory is not as it is said here.
+    contiguous, and copied. otherwise: does the same with operands whose memory is not as it is said here. patterns: of operands that are spread
+    (`pattern_of`). repeated: of operands that repeat elements, the index of each element once. brains: the operands and results of
+    bfloat16.
     """
 
     __slots__ = (
-        "shape", "dtypes", "strided", "brains", "otherwise", "_letter", "_size", "_weight", "_registers", "_inputs", "_outputs", "_operations",
-        "_letters", "_sizes", "_numbers", "_code",
+        "shape", "dtypes", "strided", "brains", "repeated", "otherwise", "_letter", "_size", "_weight", "_registers", "_inputs", "_outputs",
+        "_operations", "_letters", "_sizes", "_patterns", "_numbers", "_code",
     )  # fmt: skip
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype, operands: Sequence[tuple[str, int, bool]], results: Sequence[str],
-        code: Sequence[tuple[int, int, int, int, int]], registers: int, strided: Sequence[int],
-        otherwise: Callable[..., Any],
+        code: Sequence[tuple[int, int, int, int, int]], registers: int, strided: Sequence[int], otherwise: Callable[..., Any],
+        patterns: Mapping[int, Pattern] = MappingProxyType({}), repeated: Mapping[int, tuple[Any, ...]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
+        self.repeated = dict(repeated)
         self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
         self._weight = sum([FUNCTION_WORK if lanes.EXP <= which <= lanes.COS else 1 + (which >= lanes.MUL_ADD) for which, *_ in code])
@@ -60,6 +67,7 @@ class Chain:
         self.brains = [i for i, (letter, _, _) in enumerate(slots) if letter == BFLOAT16.char]
         self._letters = _padded([lanes.BRAIN if letter == BFLOAT16.char else ord(letter) for letter, _, _ in slots], MOST_SLOTS)
         self._sizes = _padded([size for _, size, _ in slots], MOST_SLOTS)
+        self._patterns = _padded([n for i in range(len(operands)) for n in patterns.get(i, AS_IT_IS)], 3 * MOST_SLOTS)
         self._numbers = _padded([int(number) for _, _, number in slots], MOST_SLOTS)
         self._code = _padded([n for operation in code for n in operation], 5 * MOST_OPERATIONS)
 
@@ -90,8 +98,10 @@ class Chain:
     def slots(self, arrays: Sequence[Any], made: list[Any]) -> list[Any]:
         """The arrays as they are read and written. BufferError where one is of another dtype."""
         slots = [*arrays, *made]
+        for i, index in self.repeated.items():
+            slots[i] = once(slots[i], index)
         for i in self.strided:
-            slots[i] = np.ascontiguousarray(slots[i])
+            slots[i] = contiguous(slots[i])
         for i in self.brains:
             slots[i] = bits(slots[i])
         return slots
@@ -121,7 +131,7 @@ class Chain:
         work, length = lanes.first(works), BLOCK * lanes.width(self._letter)
         known = self._inputs + self._outputs
         work.letter, work.operations, work.size, work.most = self._letter, self._operations, self._size, BLOCK
-        work.code, work.letters, work.sizes = self._code, self._letters, self._sizes
+        work.code, work.letters, work.sizes, work.patterns = self._code, self._letters, self._sizes, self._patterns
         start, step, room = work.start, work.step, work.room
         for i in range(known):
             step[i] = lanes.width(self._letters[i])
@@ -172,6 +182,14 @@ def _carry_out_all(chains: list[Chain], slots: list[Any]) -> None:
         lanes.run_together(work, count)
     finally:
         lanes.let_go(work, count)
+
+
+def once(array: Any, index: tuple[Any, ...]) -> Any:
+    """Each of the elements that an array repeats, once. BufferError where it does not repeat them."""
+    strides = array.strides
+    if len(strides) != len(index) or any([kept is FIRST and step for kept, step in zip(index, strides, strict=True)]):
+        raise BufferError
+    return array[index]
 
 
 def bits(array: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import cost, lanes
-from torchgrad_jax.runtime.baseline.blocks import BFLOAT16, MOST_OPERATIONS, MOST_SLOTS, Chain, Together
+from torchgrad_jax.runtime.baseline.blocks import AS_IT_IS, BFLOAT16, FIRST, MOST_OPERATIONS, MOST_SLOTS, Chain, Pattern, Together
 from torchgrad_jax.runtime.baseline.places import Assignable
 
 # Which operation of `lanes` a function is; those of modules that are loaded with the rules enter themselves.
@@ -32,6 +32,8 @@ _MASKS = lanes.LOAD, 0, lanes.KEEP
 _SINGLE = {"f", *_HALVES}
 # What of half precision is half precision again.
 _EXACT = {lanes.NEG, lanes.ABS, lanes.LARGER, lanes.SMALLER, lanes.SIGN, lanes.SELECT}
+# NumPy goes from run to run of operands that are smaller than the result: 8 ns each. A chain pays from so many elements on, where runs are shorter.
+_SPREAD, _RUN = 256, 64
 # Beyond this a group is closed; it must fit into a chain with what masks take.
 _MOST = MOST_OPERATIONS // 2
 # What has more elements waits for nothing but what is small, as numbers of a step's are: its operands would be kept for longer.
@@ -41,17 +43,30 @@ _WORTH, _ENOUGH = 1 << 18, 1 << 20
 
 
 class Fact(NamedTuple):
-    """What an array of a slot is, each time."""
+    """What an array of a slot is, each time. repeated: the dimensions along which it has the same elements again and again."""
 
     shape: tuple[int, ...]
     letter: str
     size: int
     contiguous: bool
+    repeated: tuple[int, ...] = ()
+
+    def once(self) -> tuple[int, ...]:
+        """The shape of each of its elements once."""
+        return tuple([1 if d in self.repeated else n for d, n in enumerate(self.shape)]) if self.repeated else self.shape
+
+    def is_number(self) -> bool:
+        """Whether it is one number."""
+        return self.size == 1 or (bool(self.repeated) and math.prod(self.once()) == 1)
 
 
 def fact(array: Any) -> Fact:
     """What is so of an array."""
-    return Fact(array.shape, array.dtype.char, array.size, array.flags.c_contiguous)
+    contiguous, strides = array.flags.c_contiguous, array.strides
+    if contiguous or 0 not in strides:
+        return Fact(array.shape, array.dtype.char, array.size, contiguous)
+    repeated = tuple([d for d, (n, step) in enumerate(zip(array.shape, strides, strict=True)) if step == 0 and n > 1])
+    return Fact(array.shape, array.dtype.char, array.size, contiguous, repeated)
 
 
 class Chained(NamedTuple):
@@ -166,7 +181,7 @@ class _Finder:
         registers = "f" if letter in _SINGLE else letter
         if registers not in ("fd" if number < lanes.EXP else "f") or [f.letter for f in given] != expected or not result.size:
             return None
-        if not _is_made(number, letter, result.letter) or any([_times(f, result.shape) is None for f in given]):
+        if not _is_made(number, letter, result.letter) or any([_stands(f, result.shape) is None for f in given]):
             return None
         return result.shape, registers
 
@@ -180,7 +195,7 @@ class _Finder:
         """The steps of a group of large arrays, those that have none of them in common apart from each other: together more would be kept at once."""
         part: dict[int, int] = {}  # in which one each such array is
         for i, step in enumerate(group.steps):
-            slots = [slot for slot in (*step.operands, *step.results) if self.facts[slot].size == group.size]
+            slots = [slot for slot in (*step.operands, *step.results) if self.facts[slot].size == group.size and not self.facts[slot].repeated]
             joined = {part[slot] for slot in slots if slot in part}
             part.update(dict.fromkeys([*slots, *[slot for slot, other in part.items() if other in joined]], i))
         found: dict[int, list[Assignable]] = {}
@@ -202,7 +217,10 @@ class _Finder:
     def pays(self, step: Assignable) -> bool:
         """Whether one step is worth a chain of its own."""
         number = NUMBERS[step.function]
-        return number in _SLOW or (number != lanes.COPY and self.facts[step.operands[-1]].letter in _HALVES)
+        if number in _SLOW or (number != lanes.COPY and self.facts[step.operands[-1]].letter in _HALVES):
+            return True
+        result = self.facts[step.results[0]]
+        return result.size >= _SPREAD and min([_run(self.facts[slot], result) for slot in step.operands]) < _RUN
 
 
 def _is_made(number: int, letter: str, result: str) -> bool:
@@ -212,17 +230,41 @@ def _is_made(number: int, letter: str, result: str) -> bool:
     return result == ("?" if lanes.GT <= number <= lanes.NE else letter)
 
 
-def _times(given: Fact, shape: tuple[int, ...]) -> int | None:
-    """How many times each element of an operand stands in a row, all of them again and again: 0 where it is of the shape, or one number. None if it
-    is spread otherwise, as along two dimensions with one of its own between."""
-    if given.shape == shape or given.size == 1:
-        return 0
-    sizes = (*(1,) * (len(shape) - len(given.shape)), *given.shape)
-    own = [i for i, n in enumerate(sizes) if n != 1]
-    first, last = own[0], own[-1] + 1
-    if not given.contiguous or sizes[first:last] != shape[first:last]:
+def pattern_of(own: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:
+    """How the elements of an array, of sizes 1 but where they are those of `shape`, which has as many dimensions, stand in what is made as large.
+    None if that is as no pattern says: along three dimensions or more with others between."""
+    groups: list[list[int]] = []  # sizes of neighbouring dimensions that it has, or has not
+    has = True
+    for n, whole in zip(own, shape, strict=True):
+        if n != whole and n != 1:
+            return None
+        if whole == 1:
+            continue
+        if (n == whole) == has and groups:
+            groups[-1][0] *= whole
+        elif n == whole or groups:
+            groups.append([whole])
+        has = n == whole
+    times = 1 if has else groups.pop()[0]
+    if len(groups) == 1:
+        return times, groups[0][0], 1
+    return (times, groups[2][0], groups[1][0]) if len(groups) == 3 else None
+
+
+def _stands(given: Fact, shape: tuple[int, ...]) -> Pattern | None:
+    """How an operand stands in the results, AS_IT_IS where it is of their shape, or one number. None if a chain cannot read it so."""
+    if given.is_number() or (given.shape == shape and not given.repeated):
+        return AS_IT_IS
+    own = given.once()
+    if not given.contiguous and not given.repeated:
         return None
-    return math.prod(shape[last:])
+    return pattern_of((*(1,) * (len(shape) - len(own)), *own), shape)
+
+
+def _run(given: Fact, result: Fact) -> int:
+    """How many elements of an operand NumPy takes in a row: those that follow one another, or the same one again and again."""
+    times, inner, _ = _stands(given, result.shape) or AS_IT_IS
+    return times if times > 1 else inner or result.size
 
 
 class _Builder:
@@ -240,17 +282,20 @@ class _Builder:
         self.registers = 0
         known = len(self.operands) + len(self.results)
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
-        self.numbers = {place[slot] for slot in self.operands if facts[slot].size == 1 != group.size}
+        self.numbers = {place[slot] for slot in self.operands if facts[slot].is_number() and group.size != 1}
+        self.patterns: dict[int, Pattern] = {}
         where = {slot: place[slot] for slot in self.results if facts[slot].letter in "fd"}
-        where |= {slot: place[slot] for slot in self.operands if facts[slot].size == 1 != group.size or self.is_direct(facts[slot])}
+        where |= {slot: place[slot] for slot in self.operands if place[slot] in self.numbers or self.is_direct(facts[slot])}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
         for i, s in enumerate(steps):
             for slot in s.operands:
                 if slot not in where:  # a mask from elsewhere, half precision, or what is spread
                     where[slot] = self.register(known)
-                    times = _times(facts[slot], group.shape) or 0
+                    pattern = _stands(facts[slot], group.shape) or AS_IT_IS
                     load, _, _ = _HALVES.get(facts[slot].letter, _MASKS)
-                    self.code.append((lanes.SPREAD if times else load, where[slot], place[slot], times, 0))
+                    if pattern != AS_IT_IS:
+                        load, self.patterns[place[slot]] = lanes.SPREAD, pattern
+                    self.code.append((load, where[slot], place[slot], 0, 0))
             slot = s.results[0]
             if slot not in where:
                 where[slot] = self.register(known)
@@ -284,7 +329,7 @@ class _Builder:
         return False
 
     def is_direct(self, given: Fact) -> bool:
-        return given.letter in "fd" and _times(given, self.group.shape) == 0
+        return given.letter in "fd" and _stands(given, self.group.shape) == AS_IT_IS
 
     def register(self, known: int) -> int:
         if not self.free:
@@ -295,19 +340,26 @@ class _Builder:
     def step(self) -> Chained:
         """The chain as a step."""
         facts, group = self.finder.facts, self.group
-        operands = [(facts[s].letter, facts[s].size, facts[s].size == 1 != group.size) for s in self.operands]
+        operands = [(facts[s].letter, math.prod(facts[s].once()), i in self.numbers) for i, s in enumerate(self.operands)]
         results = [facts[s].letter for s in self.results]
         otherwise = _one_by_one(self.own, self.operands, self.results)
         strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]
-        made = Chain(group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise)
+        repeated = {i: _index_of_once(facts[s]) for i, s in enumerate(self.operands) if facts[s].repeated}
+        made = Chain(
+            group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise, self.patterns, repeated
+        )  # fmt: skip
         return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.told(made.is_shared()),))
 
     def told(self, shared: bool) -> cost.ChainWork:
         """What the chain does. shared: by threads."""
         size, itemsize = self.group.size, np.dtype(self.group.letter).itemsize
         functions = sum([lanes.EXP <= NUMBERS[s.function] <= lanes.COS for s in self.own])
-        large = [slot for slot in (*self.operands, *self.results) if self.finder.facts[slot].size == size]
+        large = [slot for slot in (*self.operands, *self.results) if self.finder.facts[slot].size == size and not self.finder.facts[slot].repeated]
         return cost.ChainWork(size, itemsize, len(self.own) - functions, functions, large, shared)
+
+
+def _index_of_once(given: Fact) -> tuple[Any, ...]:
+    return tuple([FIRST if d in given.repeated else slice(None) for d in range(len(given.shape))])
 
 
 def _one_by_one(steps: list[Assignable], operands: list[int], results: list[int]) -> Callable[..., Any]:

@@ -129,6 +129,26 @@ cdef extern from *:
         }
         return room;
     }
+    #define TJ_REAL float
+    #define TJ_NAMED(name) name##_single
+    #include "torchgrad_jax/runtime/native/spreading.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    #define TJ_REAL double
+    #define TJ_NAMED(name) name##_double
+    #include "torchgrad_jax/runtime/native/spreading.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    #define TJ_REAL unsigned char
+    #define TJ_NAMED(name) name##_mask
+    #include "torchgrad_jax/runtime/native/spreading.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    #define TJ_REAL uint16_t
+    #define TJ_NAMED(name) name##_half
+    #include "torchgrad_jax/runtime/native/spreading.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
     #include "torchgrad_jax/runtime/native/triangular.h"
     TJ_TRIANGULAR(one, float, sqrtf)
     TJ_TRIANGULAR(two, double, sqrt)
@@ -149,13 +169,29 @@ cdef extern from *:
     char** tj_scratch_starts() noexcept
     Py_ssize_t* tj_scratch_steps() noexcept
     char* tj_scratch_room(size_t size) noexcept
+    void tj_spread_single(
+        const float* source, int64_t size, int64_t times, int64_t inner, int64_t gap, int64_t begin, float* to, int64_t n
+    ) noexcept nogil
+    void tj_spread_double(
+        const double* source, int64_t size, int64_t times, int64_t inner, int64_t gap, int64_t begin, double* to, int64_t n
+    ) noexcept nogil
+    void tj_spread_mask(
+        const unsigned char* source, int64_t size, int64_t times, int64_t inner, int64_t gap, int64_t begin, unsigned char* to, int64_t n
+    ) noexcept nogil
+    void tj_spread_half(
+        const uint16_t* source, int64_t size, int64_t times, int64_t inner, int64_t gap, int64_t begin, uint16_t* to, int64_t n
+    ) noexcept nogil
     float tj_wide_half(uint16_t x) noexcept nogil
     float tj_wide_brain(uint16_t x) noexcept nogil
 
 cdef enum:
+    LOAD = 19
     SPREAD = 21
+    WIDEN_HALF = 30
+    WIDEN_BRAIN = 31
     MUL_ADD = 37
     LINE = 64
+    SPREAD_AT_ONCE = 512
 
 ctypedef fused real:
     float
@@ -226,61 +262,6 @@ cdef inline float _number(int kind, char* source) noexcept nogil:
     return tj_wide_brain((<uint16_t*>source)[0]) if kind == 72 else (<float*>source)[0]
 
 
-cdef inline void _spread(real* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, real* out, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i = 0, k
-    while i < n:
-        k = min(size - at if times == 1 else left, n - i)
-        if times == 1:
-            memcpy(out + i, source + at, k * sizeof(real))
-            at = 0
-        else:
-            _fill(source[at], out + i, k)
-            at = at + 1 if at + 1 < size else 0
-        left = times
-        i += k
-
-
-cdef inline void _spread_mask(unsigned char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, real* out, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i
-    for i in range(n):
-        out[i] = source[at]
-        left -= 1
-        if left == 0:
-            left = times
-            at = at + 1 if at + 1 < size else 0
-
-
-# Of half precision: the elements that stand in a row once are widened as a block, others each by itself.
-cdef inline void _spread_half(int kind, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, float* out, Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t at = begin // times % size, left = times - begin % times, i = 0, k
-    while i < n:
-        k = min(size - at if times == 1 else left, n - i)
-        if times == 1:
-            tj_lane_float(30 if kind == 101 else 31, <float*>(source + 2 * at), out, out, out + i, k)
-            at = 0
-        else:
-            _fill(_number(kind, source + 2 * at), out + i, k)
-            at = at + 1 if at + 1 < size else 0
-        left = times
-        i += k
-
-
-cdef inline void spread(
-    int letter, int kind, char* source, Py_ssize_t size, Py_ssize_t times, Py_ssize_t begin, char* out, Py_ssize_t n
-) noexcept nogil:
-    if letter == 102:
-        if kind == 63:
-            _spread_mask(<unsigned char*>source, size, times, begin, <float*>out, n)
-        elif kind == 102:
-            _spread(<float*>source, size, times, begin, <float*>out, n)
-        else:
-            _spread_half(kind, source, size, times, begin, <float*>out, n)
-    elif kind == 63:
-        _spread_mask(<unsigned char*>source, size, times, begin, <double*>out, n)
-    else:
-        _spread(<double*>source, size, times, begin, <double*>out, n)
-
-
 cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* out, Py_ssize_t n) noexcept nogil:
     if which >= MUL_ADD:
         if letter == 102:
@@ -293,9 +274,34 @@ cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* ou
         tj_lane_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
 
 
+# Masks and half precision are spread as they are, and then made numbers, a block at a time.
+cdef inline void spread(
+    int letter, int kind, char* source, Py_ssize_t size, Py_ssize_t* pattern, Py_ssize_t begin, char* out, Py_ssize_t n
+) noexcept nogil:
+    cdef uint16_t kept[SPREAD_AT_ONCE]
+    cdef Py_ssize_t times = pattern[0], inner = pattern[1], gap = pattern[2], k
+    if kind == letter:
+        if letter == 102:
+            tj_spread_single(<float*>source, size, times, inner, gap, begin, <float*>out, n)
+        else:
+            tj_spread_double(<double*>source, size, times, inner, gap, begin, <double*>out, n)
+        return
+    while n > 0:
+        k = min(n, <Py_ssize_t>SPREAD_AT_ONCE)
+        if kind == 63:
+            tj_spread_mask(<unsigned char*>source, size, times, inner, gap, begin, <unsigned char*>kept, k)
+            lane(letter, LOAD, <char*>kept, out, out, out, k)
+        else:
+            tj_spread_half(<uint16_t*>source, size, times, inner, gap, begin, kept, k)
+            lane(letter, WIDEN_HALF if kind == 101 else WIDEN_BRAIN, <char*>kept, out, out, out, k)
+        begin += k
+        out += k * width(letter)
+        n -= k
+
+
 cdef inline void run(
-    int letter, int* code, int operations, int* letters, Py_ssize_t* sizes, char** start, Py_ssize_t* step, Py_ssize_t begin, Py_ssize_t end,
-    Py_ssize_t most
+    int letter, int* code, int operations, int* letters, Py_ssize_t* sizes, Py_ssize_t* patterns, char** start, Py_ssize_t* step,
+    Py_ssize_t begin, Py_ssize_t end, Py_ssize_t most
 ) noexcept nogil:
     cdef Py_ssize_t n
     cdef int k, out, a, b, c
@@ -304,7 +310,7 @@ cdef inline void run(
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a], start[a], sizes[a], b, begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], patterns + 3 * a, begin, start[out], n)
             else:
                 lane(
                     letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),
@@ -319,6 +325,7 @@ cdef struct Work:
     int* code
     int* letters
     Py_ssize_t* sizes
+    Py_ssize_t* patterns
     char** start
     Py_ssize_t* step
     char* room
@@ -363,7 +370,7 @@ cdef inline void let_go(Work* work, int count) noexcept:
 
 
 cdef inline void run_alone(Work* work) noexcept nogil:
-    run(work.letter, work.code, work.operations, work.letters, work.sizes, work.start, work.step, 0, work.size, work.most)
+    run(work.letter, work.code, work.operations, work.letters, work.sizes, work.patterns, work.start, work.step, 0, work.size, work.most)
 
 
 cdef inline void _run_part(Work* work, Py_ssize_t begin, Py_ssize_t end, tj_hand* hand) noexcept nogil:
@@ -379,7 +386,7 @@ cdef inline void _run_part(Work* work, Py_ssize_t begin, Py_ssize_t end, tj_hand
     memcpy(start, work.start, (work.first + work.registers) * sizeof(void*))
     for i in range(work.registers):
         start[work.first + i] = register(room, i, length)
-    run(work.letter, work.code, work.operations, work.letters, work.sizes, start, work.step, begin, end, work.most)
+    run(work.letter, work.code, work.operations, work.letters, work.sizes, work.patterns, start, work.step, begin, end, work.most)
 
 
 cdef inline void _run_piece(const void* all, int64_t number, tj_hand* hand) noexcept nogil:

@@ -37,7 +37,7 @@ _FROM_HALVES_ON = (
 # Of how many operands each is.
 ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3, 3, 3, 2)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
-# The numbers that a mask is, and the mask of numbers that are not 0; and `spread`, whose second operand is how many times.
+# The numbers that a mask is, and the mask of numbers that are not 0; and `spread`.
 LOAD, KEEP, SPREAD = 19, 20, 21
 # Of float32 alone, and in C alone: polynomials, the Cephes library's (S. Moshier) for single precision, right to some units of the last place.
 EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
@@ -96,10 +96,11 @@ def fill(letter: int, kind: int, source: Any, out: Any, n: int) -> None:
     out[:n] = _wide(kind, source[:1])[0]
 
 
-def spread(letter: int, kind: int, source: Any, size: int, times: int, begin: int, out: Any, n: int) -> None:
-    """The elements from `begin` on of what has each of the source's `size` elements so many times, and then all of them again and again, as
-    numbers."""
-    out[:n] = _wide(kind, source[np.arange(begin, begin + n) // times % size])
+def spread(letter: int, kind: int, source: Any, size: int, pattern: Any, begin: int, out: Any, n: int) -> None:
+    """The elements from `begin` on of what a pattern (`chains.pattern_of`) makes of the source's `size` elements, as numbers."""
+    times, inner, gap = pattern[:3]
+    place = np.arange(begin, begin + n) // times
+    out[:n] = _wide(kind, source[place // inner // gap % (size // inner) * inner + place % inner])
 
 
 def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> None:
@@ -113,14 +114,16 @@ def lane_shared(which: int, a: Any, out: Any, n: int) -> None:
     lane(102, which, a, a, a, out, n)
 
 
-def run(letter: int, code: Any, operations: int, letters: Any, sizes: Any, start: Any, step: Any, begin: int, end: int, most: int) -> None:
+def run(
+    letter: int, code: Any, operations: int, letters: Any, sizes: Any, patterns: Any, start: Any, step: Any, begin: int, end: int, most: int
+) -> None:  # fmt: skip
     """Carry out a chain's operations on the elements from `begin` to `end`, block by block of at most so many."""
     while begin < end:
         n = min(most, end - begin)
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a], start[a], sizes[a], b, begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], patterns[3 * a :], begin, start[out], n)
                 continue
             lane(
                 letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),
@@ -156,7 +159,7 @@ def let_go(work: list[Any], count: int) -> None:
 def run_alone(work: list[Any]) -> None:
     """`run` on all elements of the first."""
     w = work[0]
-    run(w.letter, w.code, w.operations, w.letters, w.sizes, w.start, w.step, 0, w.size, w.most)
+    run(w.letter, w.code, w.operations, w.letters, w.sizes, w.patterns, w.start, w.step, 0, w.size, w.most)
 
 
 def run_shared(work: list[Any]) -> None:
