@@ -46,7 +46,7 @@ DECLARATIONS = (
 HEADERS = tuple(
     [
         f"runtime/native/{name}.h"
-        for name in ("tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "spreading", "triangular")
+        for name in ("tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading", "triangular")
     ]
 )
 DIGEST = "digest.txt"

@@ -96,6 +96,29 @@ cdef extern from *:
     TJ_TIMES_MATRIX(one, float)
     TJ_TIMES_MATRIX(two, double)
     #undef TJ_TIMES_MATRIX
+    #define TJ_REAL float
+    #define TJ_NAMED(name) name##_one
+    #include "torchgrad_jax/runtime/native/small.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    #define TJ_REAL double
+    #define TJ_NAMED(name) name##_two
+    #include "torchgrad_jax/runtime/native/small.h"
+    #undef TJ_REAL
+    #undef TJ_NAMED
+    enum { TJ_FEW = 4, TJ_SMALL_PIECE = 1 << 16 }; /* of a small matrix's rows and columns; multiply-adds */
+    typedef struct { const tj_operands* of; int64_t each; int wide; } tj_small_products;
+    static void tj_small_piece(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_small_products* p = (const tj_small_products*)work;
+        int64_t first = piece * p->each, last = first + p->each < p->of->batch ? first + p->each : p->of->batch;
+        if (p->wide) { tj_small_two(p->of, first, last); }
+        else { tj_small_one(p->of, first, last); }
+    }
+    static void tj_of_small(const tj_call* call, const tj_operands* of, int wide) {
+        int64_t each = of->m * of->n * of->k;
+        tj_small_products p = {of, tj_pieces(TJ_SMALL_PIECE, each), wide};
+        tj_do(call, tj_small_piece, &p, tj_pieces(of->batch, p.each), of->batch * each < TJ_BLOCK ? TJ_BY_ONE : TJ_BY_ALL);
+    }
     /* A single column is a vector from the right: the operands as if it were the row. */
     static void tj_row_first(tj_matrices* x, tj_matrices* y, int64_t* rows, int64_t* columns) {
         tj_matrices column = *y;
@@ -240,6 +263,11 @@ cdef extern from *:
         return 1;
     }
     static void tj_carry_out(const tj_call* call, const tj_operands* of, int wide) {
+        if (of->k <= TJ_FEW && of->n <= TJ_FEW && !of->add && !of->out_lead) {
+            tj_of_small(call, of, wide);
+            tj_add_all(of, wide, of->bias);
+            return;
+        }
         if (tj_tiled[wide] && tj_of_few_rows(call, of, tj_tiled[wide])) {
             tj_add_all(of, wide, 0);
             return;

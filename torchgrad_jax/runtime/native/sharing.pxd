@@ -13,8 +13,10 @@ cdef extern from *:
     /* A function compiled for processors with AVX-512 and with AVX2, too; which is called is chosen when the module is loaded. */
     #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
     #define TJ_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+    #define TJ_FUSED_CLONES __attribute__((target_clones("avx512f", "arch=haswell", "default"))) /* which multiply and add at once, as tiles do */
     #else
     #define TJ_CLONES
+    #define TJ_FUSED_CLONES
     #endif
     #if defined(__GNUC__)
     #define TJ_INLINE static inline __attribute__((always_inline))
