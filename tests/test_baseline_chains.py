@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import torchgrad_jax as torch
 from torchgrad_jax.runtime.baseline import Forms, Merged, NumPyForm, Part, blocks, chains, lanes
-from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection
+from torchgrad_jax.runtime.baseline.elementwise import _positive_part, _selection, of_halves
 from torchgrad_jax.runtime.tiers import costs
 
 SELECT = {name: _selection(np.dtype(name)) for name in ("float32", "float64")}
@@ -67,7 +68,9 @@ def contents(rng, shape, dtype):
 @st.composite
 def programs(draw):
     """Steps on operands of a shape, of its last dimensions, numbers and masks, in no particular order of use; and what is wanted of them."""
-    shape = draw(st.sampled_from([(), (1,), (7,), (3, 5), (5, 5), (2, 3, 4), (600,), (40, 30), (3, 512), (513,), (1, 9)]))
+    shape = draw(
+        st.sampled_from([(), (1,), (7,), (3, 5), (5, 5), (2, 3, 4), (600,), (40, 30), (3, 512), (513,), (1, 9), (2, 3, 1, 2, 2, 3), (9, 40, 3)])
+    )
     dtype = draw(st.sampled_from(["float32", "float64"]))
     spread = tuple([n if draw(st.booleans()) else 1 for n in shape])
     shapes = {
@@ -78,6 +81,7 @@ def programs(draw):
         "row": shape[-1:],
         "column": (*shape[:-1], *[1] * bool(shape)),
         "spread": spread,
+        "repeated": shape,
     }
     steps, numbers, masks = [], [*shapes], []
     other = draw(st.booleans())
@@ -112,6 +116,7 @@ def test_any_program_has_the_same_bits(program, drops):
         return
     rng = np.random.default_rng(seed)
     values = {name: contents(rng, shape, dtype) for name, shape in shapes.items()}
+    values["repeated"] = np.broadcast_to(contents(rng, shapes["spread"], dtype), shapes["repeated"])
     expected = by_itself(steps, values)
     found = merged(steps, list(shapes), wanted, drops)
     with np.errstate(all="ignore"):
@@ -201,6 +206,42 @@ def test_operands_of_fewer_dimensions_are_spread():
             for _ in range(3):
                 assert_same(found([*operands.values()]), [expected[4]])
         assert len(found.ready[0]) == 1
+
+
+@pytest.mark.parametrize("letter", ["f", "d", "e", "?"])
+@pytest.mark.parametrize("shape", [(30, 20, 2), (9, 40, 3), (3, 7, 4), (5, 2, 3, 6), (2, 3, 2, 2, 700)])
+def test_a_step_whose_runs_are_short_is_a_chain_whatever_is_repeated(shape, letter):
+    """Of each combination of dimensions that an operand has, as an array of its own and as one that repeats elements."""
+    rng = np.random.default_rng(0)
+    x, number = rng.standard_normal(shape).astype(letter.replace("?", "f")), np.asarray(2, letter.replace("?", "f"))
+    function = of_halves(np.subtract, x.dtype) if letter == "e" else np.subtract
+    step = (SELECT["float32"], ["y", "x", "n"], 0) if letter == "?" else (function, ["x", "y"], 0)
+    for own in itertools.product([True, False], repeat=len(shape)):
+        small = rng.integers(-1, 2, [n if has else 1 for n, has in zip(shape, own, strict=True)]).astype(letter)
+        for other in (small, np.broadcast_to(small, shape)):
+            expected = by_itself([step], {"x": x, "y": other, "n": number})[0]
+            found = merged([step], ["x", "y", "n"], [0])
+            with np.errstate(all="ignore"):
+                for _ in range(3):
+                    assert_same(found([x, other, number]), [expected])
+
+
+def test_numpy_has_what_runs_are_long_of():
+    def functions(shape, own):
+        found = merged([(np.subtract, ["x", "y"], 0)], ["x", "y"], [0])
+        for _ in range(2):
+            found([np.ones(shape, np.float32), np.ones(own, np.float32)])
+        return [type(call[0]) is blocks.Chain for call in found.ready[0]]
+
+    assert functions((500, 3), (3,)) == functions((500, 3), (500, 1)) == functions((9, 5, 8), (9, 1, 8)) == [True]
+    assert functions((50, 300), (300,)) == functions((50, 300), (50, 1)) == functions((500, 3), (500, 3)) == functions((9, 3), (3,)) == [False]
+
+
+def test_what_was_repeated_and_is_no_longer_is_numpys():
+    x, row = np.arange(12, dtype=np.float32).reshape(4, 3), np.arange(3, dtype=np.float32)
+    found = merged([(np.add, ["x", "y"], 0), (np.sqrt, [0], 1)], ["x", "y"], [1])
+    for other in (np.broadcast_to(row, (4, 3)), np.broadcast_to(row, (4, 3)), x, np.broadcast_to(row, (4, 3)), np.broadcast_to(x[:, :1], (4, 3))):
+        assert_same(found([x, other]), [np.sqrt(x + other)])
 
 
 def test_operands_that_are_not_contiguous_are_copied_and_those_of_other_memory_are_numpys():

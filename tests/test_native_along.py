@@ -34,6 +34,7 @@ SCANS = {name: of_scans(name) for name in ("cumsum", "cumprod", "logcumsumexp", 
 ORDER = {
     "median": lambda t, x, dim: x.median(dim), "nanmedian": lambda t, x, dim: x.nanmedian(dim, keepdim=True),
     "kthvalue": lambda t, x, dim: x.kthvalue(1 + x.shape[dim] // 3, dim), "max": lambda t, x, dim: x.max(dim),
+    "min": lambda t, x, dim: x.min(dim, keepdim=True),
 }  # fmt: skip
 
 
@@ -86,10 +87,33 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("name", [*SCANS, "median", "nanmedian"])
+@pytest.mark.parametrize("name", [*SCANS, "median", "nanmedian", "max", "min"])
 def test_what_is_not_finite_or_zero(name, row):
     for x in (np.array(row), np.array(row)[:, None] * np.ones(3)):
         agree({**SCANS, **ORDER}[name], [x], "float32", dim=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["max", "min"]), dim=st.integers(0, 2), dtype=st.sampled_from(["float32", "float64", "int64"]),
+    shape=st.sampled_from([(5,), (70,), (1, 3), (40, 2), (33, 5), (16, 16), (3, 70), (7, 9, 2), (2, 65, 3), (3, 1)]),
+    compiled=st.booleans(), seed=st.integers(0, 9),
+)  # fmt: skip
+def test_an_extreme_is_the_first_of_equals(kind, shape, dim, dtype, compiled, seed):
+    """That element itself, as 0 and -0 show; what is no number before all others."""
+    rng = np.random.default_rng(seed)
+    x = rng.choice(np.array([0.0, -0.0, 1, -1, 0.5, -INF, INF, NAN] if dtype != "int64" else [0, 1, 2, -5]), shape).astype(dtype)
+    dim %= x.ndim
+    tensor, theirs = torchgrad_jax.tensor(x), pytorch.tensor(x)
+    with torchgrad_jax.runtime.baseline_tier(not compiled):
+        values, places = getattr(tensor, kind)(dim)
+        alone = getattr(tensor, "arg" + kind)(dim, keepdim=True)
+        values, places, alone = values.numpy(), places.numpy(), alone.numpy()
+    wanted, at = getattr(theirs, kind)(dim)
+    np.testing.assert_array_equal(places, at.numpy())
+    np.testing.assert_array_equal(alone.squeeze(dim), at.numpy())
+    np.testing.assert_array_equal(values, wanted.numpy())
+    np.testing.assert_array_equal(np.signbit(values), np.signbit(wanted.numpy()))
 
 
 def test_equal_elements_are_in_the_order_of_their_places():

@@ -224,7 +224,7 @@ PLACED = {
     for twin in ("", "_checked")
 } | {
     "masked_scatter", "logcumsumexp", "cummin", "take_along_dim", "cummax", "_one_hot", "median_dim", "as_strided_scatter", "mode", "nanmedian_dim",
-    "_histc", "kthvalue",
+    "_histc", "kthvalue", "max_dim", "min_dim",
 }  # fmt: skip
 
 

@@ -43,12 +43,11 @@ DECLARATIONS = (
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip
 # Of C's, which declarations include.
-HEADERS = tuple(
-    [
-        f"runtime/native/{name}.h"
-        for name in ("tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading", "triangular")
-    ]
-)
+_HEADERS = (
+    "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
+    "triangular",
+)  # fmt: skip
+HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])
 DIGEST = "digest.txt"
 VARIABLE = "TORCHGRAD_JAX_TYPED"
 

@@ -121,6 +121,23 @@ def _selected(which: int, position: Callable[[Any], int]) -> Forms:
     return Forms(selected, result, True, each=LOOPS["select_along"])
 
 
+def _first(name: str) -> Forms:
+    """The first extreme along a dimension, and its place."""
+
+    def first(x: Array, dim: int, keepdim: bool) -> tuple[Array, ...]:
+        dim %= x.ndim
+        found = _with_places(name, x, dim, (), without(x.shape, dim, True))
+        return found if keepdim else tuple([a.reshape(without(x.shape, dim, False)) for a in found])
+
+    def result(x: Array, dim: int, keepdim: bool) -> tuple[Array, ...] | None:
+        if not _is_for_loops(x, dim=dim):
+            return None
+        shape = without(x.shape, dim % x.ndim, keepdim)
+        return stand_in(shape, x.dtype), stand_in(shape, np.dtype(np.int64))
+
+    return Forms(first, result, True, each=LOOPS[name])
+
+
 def _gradient(name: str) -> Callable[[tuple[str, ...]], Forms]:
     def made(grad: Array, aval: Aval, *saved: Array, dim: int, **_: Any) -> Array:
         return along(name, grad, *saved, dim=dim, length=grad.shape[dim], told=(0,), shape=grad.shape)
@@ -135,6 +152,7 @@ logcumsumexp = Forms(
 )  # fmt: skip
 cumprod_grads, logcumsumexp_grads = _gradient("running_product_grad"), _gradient("running_log_sum_grad")
 cummax, cummin = _running_extreme("running_max"), _running_extreme("running_min")
+max_dim, min_dim = _first("first_max"), _first("first_min")
 kthvalue = _selected(AT_PLACE, lambda k: k - 1)
 median, nanmedian = _selected(MEDIAN, lambda k: 0), _selected(MEDIAN_OF_NUMBERS, lambda k: 0)
 
@@ -188,6 +206,20 @@ def _place_result(x: Array, dim: int | None, keepdim: bool) -> Array | None:
     return stand_in(tuple([1 if d in own else n for d, n in enumerate(x.shape) if keepdim or d not in own]), np.dtype(np.int64))
 
 
-# `each`: over a dimension that others follow NumPy goes element by element.
-argmax = Forms(lambda x, dim, keepdim: x.argmax(dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)
-argmin = Forms(lambda x, dim, keepdim: x.argmin(dim if x.ndim else None, keepdims=keepdim), _place_result, each=0.5)
+# The rows that are so short, or columns, NumPy goes through element by element.
+_SHORT = 64
+
+
+def _place(kind: str) -> Forms:
+    """The first place of an extreme. each: over a dimension that others follow NumPy goes element by element."""
+    by_loop, find = {"max": max_dim, "min": min_dim}[kind].function, {"max": np.argmax, "min": np.argmin}[kind]
+
+    def place(x: Array, dim: int | None, keepdim: bool) -> Array:
+        if dim is None or not _is_for_loops(x, dim=dim) or (x.shape[dim] > _SHORT and dim % x.ndim == x.ndim - 1):
+            return find(x, dim if x.ndim else None, keepdims=keepdim)
+        return by_loop(x, dim, keepdim)[1]
+
+    return Forms(place, _place_result, each=0.5)
+
+
+argmax, argmin = _place("max"), _place("min")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,21 @@ def first_place(kind: str, x: Any, best: Any, dim: int) -> Any:
     return lax.reduce_min(where(hit, place, n), (dim,)).astype(np.int64)
 
 
+def _first(kind: str) -> Callable[[Any, int], list[Any]]:
+    """The extreme along a dimension and its first place, `dim` kept. The element is that at the place: of 0 and -0 the first."""
+
+    def said(x: Any, *, dim: int) -> list[Any]:
+        best = keep(_REDUCE[kind](x, (dim,)), (dim,), True)
+        place = lax.expand_dims(first_place(kind, x, best, dim), (dim,))
+        if x.dtype != np.bool_ and dtypes.is_float(np.dtype(x.dtype)):
+            here = lax.broadcasted_iota(place.dtype, x.shape, dim) == place
+            best = keep(_REDUCE[kind](where(here, x, np.array(-np.inf if kind == "max" else np.inf, x.dtype)), (dim,)), (dim,), True)
+        return [best, place]
+
+    by_loop = along.firsts(f"first_{kind}", said)
+    return lambda x, dim: by_loop(x, dim) if along.fits(x) else said(x, dim=dim)
+
+
 def at_place(grad: Any, shape: tuple[int, ...], indices: Any, dim: int, keepdim: bool) -> Any:
     """Zeros, and the gradient at the one place along `dim` that `indices` names."""
     if not shape:
@@ -150,13 +166,14 @@ def at_place(grad: Any, shape: tuple[int, ...], indices: Any, dim: int, keepdim:
 
 
 def _declare_places(kind: str) -> None:
+    first = _first(kind)
+
     def extreme(x: Any, dim: int, keepdim: bool) -> Any:
         if not x.ndim:
             return x, jnp.zeros((), np.int64)
         dim = wrap_one(dim, x.ndim)
-        best = keep(_REDUCE[kind](x, (dim,)), (dim,), True)
-        place = first_place(kind, x, best, dim)
-        return (best, lax.expand_dims(place, (dim,))) if keepdim else (lax.squeeze(best, (dim,)), place)
+        best, place = first(x, dim)
+        return (best, place) if keepdim else (lax.squeeze(best, (dim,)), lax.squeeze(place, (dim,)))
 
     def place_of(x: Any, dim: Any, keepdim: bool) -> Any:
         shape = x.shape
@@ -182,7 +199,7 @@ def _declare_places(kind: str) -> None:
        results=("values", "indices"), validate=validate_dim,
        grads={"self": lambda grad, self_sym_sizes, indices, dim, keepdim:
               at_place(grad, self_sym_sizes, indices, dim, keepdim)},
-       numpy_grads=numpy_placing.put_back)(extreme)  # fmt: skip
+       numpy=getattr(numpy_running, f"{kind}_dim"), numpy_grads=numpy_placing.put_back)(extreme)  # fmt: skip
     op(f"arg{kind}(Tensor self, int? dim=None, bool keepdim=False)", differentiable=False, validate=validate_place,
        numpy=numpy_running.argmax if kind == "max" else numpy_running.argmin)(place_of)  # fmt: skip
 

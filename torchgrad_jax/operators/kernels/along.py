@@ -145,3 +145,18 @@ def selection(said: Callable[..., Any]) -> Callable[..., list[Any]]:
         return made.bind(x, dim=dim, length=x.shape[dim], told=(which, position))
 
     return run
+
+
+def firsts(name: str, said: Callable[..., Any]) -> Callable[[Any, int], list[Any]]:
+    """The loop of this name for the first extreme along a dimension, and its place, `dim` kept. said: the same by jax.numpy, of an array, and by
+    keyword `dim`."""
+
+    def by_keyword(x: Any, *, dim: int, **_: Any) -> list[Any]:
+        return said(x, dim=dim + x.ndim)
+
+    made = _loop(name, by_keyword, lambda x, *, dim, **_: [_resized(x.shape, dim, 1)] * 2, places=True, least=_LEAST)
+
+    def run(x: Any, dim: int) -> list[Any]:
+        return made.bind(x, dim=dim % x.ndim - x.ndim, length=x.shape[dim], told=())
+
+    return run

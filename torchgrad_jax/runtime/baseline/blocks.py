@@ -25,7 +25,7 @@ BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
 # As how many operations a transcendental function counts there; and from so many elements on one by itself is shared.
 FUNCTION_WORK, SHARED_FUNCTION = 6, 1 << 16
-# How a smaller operand is spread: each of its elements so many times, rows of so many elements, each row so many times; and all of that again and again.
+# How a smaller operand is spread: each of its elements so many times, of rows of so many elements, each so many times; all of that again and again.
 Pattern = tuple[int, int, int]
 AS_IT_IS: Pattern = (0, 0, 0)
 # Of a dimension along which elements are repeated, in the index of each once.

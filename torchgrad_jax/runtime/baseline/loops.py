@@ -195,6 +195,7 @@ def _steps(eqn: Any) -> Any:
 LOOPS = {
     "running_sum": 1.0, "running_product": 1.0, "running_product_grad": 3.0, "running_log_sum": 25.0, "running_log_sum_grad": 12.0,
     "running_max": 1.5, "running_min": 1.5, "pick_along": 1.0, "put_along": 1.5, "select_along": 8.0,
+    "first_max": 1.0, "first_min": 1.0,
 }  # fmt: skip
 OTHER_LOOPS = ("group", "group_grad", "spell", "spell_grad")
 _NUMBERS = {name: number for number, name in enumerate((*LOOPS, *OTHER_LOOPS))}

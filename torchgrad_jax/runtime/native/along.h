@@ -75,6 +75,50 @@ static void TJ_NAMED(tj_select)(const TJ_REAL* x, TJ_REAL* value, int64_t* place
     *value = x[i * step];
     *place = i;
 }
+/* The first of the largest elements, or of the smallest, of `count` columns, and its place; what is no number before all others. */
+TJ_INLINE void TJ_NAMED(tj_firsts_beside)(const TJ_REAL* TJ_ONLY x, TJ_REAL* TJ_ONLY best, TJ_KEY* TJ_ONLY place, int64_t n, int64_t step, int64_t apart,
+                                          const int count, const int most) {
+    int64_t i;
+    int j;
+    for (j = 0; j < count; j++) { best[j] = x[j * apart], place[j] = 0; }
+    for (i = 1; i < n; i++) {
+        for (j = 0; j < count; j++) {
+            TJ_REAL now = x[i * step + j * apart];
+            int wins = (most ? now > best[j] : now < best[j]) | ((now != now) & (best[j] == best[j]));
+            best[j] = wins ? now : best[j];
+            place[j] = wins ? (TJ_KEY)i : place[j];
+        }
+    }
+}
+/* `rows` of n elements `step` from one another, each row begins `apart` from the one before. */
+TJ_INLINE void TJ_NAMED(tj_firsts)(const TJ_REAL* x, TJ_REAL* out, int64_t* places, int64_t n, int64_t step, int64_t rows, int64_t apart, const int most) {
+    TJ_REAL best[TJ_FIRSTS];
+    TJ_KEY place[TJ_FIRSTS];
+    int64_t r = 0;
+    int j;
+    for (; r + TJ_FIRSTS <= rows; r += TJ_FIRSTS) {
+        TJ_NAMED(tj_firsts_beside)(x + r * apart, best, place, n, step, apart, TJ_FIRSTS, most);
+        for (j = 0; j < TJ_FIRSTS; j++) { out[r + j] = best[j], places[r + j] = place[j]; }
+    }
+    for (; r < rows; r++) {
+        TJ_NAMED(tj_firsts_beside)(x + r * apart, best, place, n, step, apart, 1, most);
+        out[r] = best[0], places[r] = place[0];
+    }
+}
+/* Units are of TJ_SIDE_BY_SIDE columns, or, where the dimension is the last one, of as many rows. */
+TJ_CLONES static void TJ_NAMED(tj_first_places)(const tj_looping* l, int64_t outer, int64_t first, int64_t count) {
+    const int64_t n = l->n, inner = l->inner, most = l->of == TJ_FIRST_LARGEST, at = inner == 1 ? outer : outer * inner + first;
+    const TJ_REAL* x = (const TJ_REAL*)l->arrays[0] + (inner == 1 ? outer * n : outer * n * inner + first);
+    TJ_REAL* out = (TJ_REAL*)l->arrays[1] + at;
+    int64_t* places = (int64_t*)l->arrays[2] + at;
+    if (inner > 1) {
+        if (most) { TJ_NAMED(tj_firsts)(x, out, places, n, inner, count, 1, 1); } else { TJ_NAMED(tj_firsts)(x, out, places, n, inner, count, 1, 0); }
+    } else if (n == 2) {
+        if (most) { TJ_NAMED(tj_firsts)(x, out, places, 2, 1, count, 2, 1); } else { TJ_NAMED(tj_firsts)(x, out, places, 2, 1, count, 2, 0); }
+    } else {
+        if (most) { TJ_NAMED(tj_firsts)(x, out, places, n, 1, count, n, 1); } else { TJ_NAMED(tj_firsts)(x, out, places, n, 1, count, n, 0); }
+    }
+}
 static void TJ_NAMED(tj_at_places)(const tj_looping* l, int64_t outer, int64_t first, int64_t step, int64_t count, tj_hand* hand) {
     const int64_t *how = l->how, many = how[TJ_OWN];
     int64_t of_many = outer * many * step + first, of_all = outer * l->n * step + first, j;

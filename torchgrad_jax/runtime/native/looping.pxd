@@ -9,11 +9,11 @@ cdef extern from *:
     """
     #include "torchgrad_jax/runtime/native/functions.h"
     enum { TJ_SUMS_SO_FAR, TJ_PRODUCTS_SO_FAR, TJ_PRODUCT_GRADS, TJ_LOG_SUMS, TJ_LOG_SUM_GRADS, TJ_LARGEST_SO_FAR, TJ_SMALLEST_SO_FAR, TJ_PICK, TJ_PUT, TJ_SELECT,
-           TJ_GROUP, TJ_GROUP_GRAD, TJ_SPELL, TJ_SPELL_GRAD };
+           TJ_FIRST_LARGEST, TJ_FIRST_SMALLEST, TJ_GROUP, TJ_GROUP_GRAD, TJ_SPELL, TJ_SPELL_GRAD };
     enum { TJ_PUT_LAST, TJ_PUT_SUM, TJ_PUT_MOST, TJ_PUT_LEAST };
     enum { TJ_AT_PLACE, TJ_MEDIAN, TJ_MEDIAN_OF_NUMBERS };
     /* TJ_OWN: where in `how` that begins which one loop alone is told. */
-    enum { TJ_OWN = 5, TJ_SIDE_BY_SIDE = 64, TJ_AT_ONCE = 32, TJ_OF_LOOPS = 1 << 12, TJ_LOOPS_ALONE = 1 << 13, TJ_MOST_ARRAYS = 16 };
+    enum { TJ_OWN = 5, TJ_SIDE_BY_SIDE = 64, TJ_AT_ONCE = 32, TJ_OF_LOOPS = 1 << 12, TJ_LOOPS_ALONE = 1 << 13, TJ_MOST_ARRAYS = 16, TJ_FIRSTS = 16 };
     /* The operands, and behind these the results. how: which loop, the size of an element, outer, n, inner. */
     typedef struct {
         void* const* arrays;
@@ -65,6 +65,7 @@ cdef extern from *:
         int64_t count = rest < TJ_SIDE_BY_SIDE ? rest : TJ_SIDE_BY_SIDE;
         switch (l->of) {
             case TJ_PICK: case TJ_PUT: case TJ_SELECT: TJ_OF_TYPE(l, tj_at_places_of)(l, outer, first, l->inner, count, hand); break;
+            case TJ_FIRST_LARGEST: case TJ_FIRST_SMALLEST: TJ_OF_TYPE(l, tj_first_places)(l, outer, first, count); break;
             case TJ_GROUP: TJ_OF_TYPE(l, tj_group)(l, unit); break;
             case TJ_GROUP_GRAD: TJ_OF_TYPE(l, tj_group_grad)(l, unit); break;
             case TJ_SPELL: TJ_OF_TYPE(l, tj_spell)(l, unit, hand); break;
@@ -82,10 +83,13 @@ cdef extern from *:
         return length * (how[0] >= TJ_GROUP || how[4] < TJ_SIDE_BY_SIDE ? how[4] : TJ_SIDE_BY_SIDE);
     }
     static int tj_is_small(const int64_t* how) { return tj_units(how) * tj_unit(how) < TJ_LOOPS_ALONE; }
+    /* Whether rows are taken one after another by one call, as many as are a piece. */
+    static int tj_goes_by_rows(const tj_looping* l) { return (l->of == TJ_FIRST_LARGEST || l->of == TJ_FIRST_SMALLEST) && l->inner == 1; }
     static void tj_looping_piece(const void* work, int64_t piece, tj_hand* hand) {
         const tj_looping* l = (const tj_looping*)work;
         int64_t units = tj_units(l->how), at = piece * l->together, end = at + l->together < units ? at + l->together : units;
-        for (; at < end; at++) { tj_looping_unit(l, at, hand); }
+        if (tj_goes_by_rows(l)) { TJ_OF_TYPE(l, tj_first_places)(l, at, 0, end - at); }
+        else { for (; at < end; at++) { tj_looping_unit(l, at, hand); } }
     }
     static void tj_loop(const tj_call* call, void* const* arrays, const int64_t* how) {
         tj_looping l = {arrays, how, how[0], how[2], how[3], how[4], tj_pieces(TJ_OF_LOOPS, tj_unit(how))};

@@ -434,7 +434,7 @@ cdef inline object multiplied(object x, object y, bint left, bint right, object 
     if one.ndim < 2 or other.ndim < 2:
         return None
     rows, columns = one.shape[one.ndim - (1 if left else 2)], other.shape[other.ndim - (2 if right else 1)]
-    if (rows == 1 and other.len // other.itemsize > TJ_BLAS_ELEMENTS) or (columns == 1 and rows > TJ_BLAS_ROWS):
+    if (rows == 1 and other.shape[other.ndim - 1] * other.shape[other.ndim - 2] > TJ_BLAS_ELEMENTS) or (columns == 1 and rows > TJ_BLAS_ROWS):
         if one.ndim > 2 or other.ndim > 2 or max(one.len, other.len) // one.itemsize < TJ_SHARED_ELEMENTS:
             return None
     for i in range(one.ndim - 2):
