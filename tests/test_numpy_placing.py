@@ -84,6 +84,7 @@ CALLS: dict[str, tuple[list[np.dtype], list[Any]]] = {
     "scatter_reduced_checked": (FLOATS, [call[:-1] for call in _reduced([*_SOURCE, *_NO_SOURCE])]),
     "take_along_dim": (DTYPES, _AROUND), "logcumsumexp": (FLOATS, _LINES), "cummax": (FLOATS, [*_LINES, (_TIED, 1)]),
     "cummin": (FLOATS, [*_LINES, (_TIED, 1)]),
+    **dict.fromkeys(("max_dim", "min_dim"), (FLOATS, [*_KEPT, (_TIED, 1, False), (_TIED, 1, True), (_TIED, 0, False)])),
     "kthvalue": (FLOATS, [*_KTH, *[(_TIED, k, 1, False) for k in range(1, 8)]]), "median_dim": (FLOATS, [*_KEPT, (_TIED, 1, False)]),
     "nanmedian_dim": (FLOATS, [*_KEPT, (_TIED, 1, False), (np.full((2, 3), np.nan), 1, True)]),
     "mode": (NUMBERS, [*_KEPT, (_TIED, 1, False), (_TIED, 1, True), (_TIED, 0, False)]),
@@ -128,7 +129,7 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
 # What computes in half precision otherwise.
 _NOT_HALF = {"cumprod", "logcumsumexp", "prod", "prod_dim"}
 # Whose forms are loops of C's.
-_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim"}
+_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim"}
 
 
 def _needs_loops(name: str) -> bool:

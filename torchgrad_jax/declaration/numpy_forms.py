@@ -20,7 +20,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.broadcasting import FILLED, repeated
-from torchgrad_jax.runtime.baseline.copying import reshaped
+from torchgrad_jax.runtime.baseline.copying import joined, reshaped, stacked, written
 from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
@@ -201,7 +201,7 @@ def _joined(read: Callable[..., tuple[Array, ...]], join: Callable[[list[Any], i
     return Forms(function, lambda grads, aval, **statics: stand_in(aval.shape, aval.dtype))
 
 
-split_vjp, unbind_vjp = _joined(split, np.concatenate), _joined(unbind, np.stack)
+split_vjp, unbind_vjp = _joined(split, joined), _joined(unbind, stacked)
 
 
 # ---------------------------------------------------------------------- shapes
@@ -365,14 +365,11 @@ def _cat_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]:
     return tuple(found)
 
 
-_concatenate = getattr(np.concatenate, "__wrapped__", np.concatenate)  # itself, without asking what else might have been given
-
-
 def _cat(tensors: list[Array], dim: int) -> Array:
     try:
-        return _concatenate(tensors, dim)
+        return joined(tensors, dim)
     except ValueError:  # PyTorch leaves out vectors without an element beside tensors of more dimensions
-        return _concatenate(_not_empty(tensors) or tensors[:1], dim)
+        return joined(_not_empty(tensors) or tensors[:1], dim)
 
 
 cat, cat_vjp = Forms(_cat, _cat_result), _cat_vjp
@@ -388,7 +385,7 @@ def stack_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]
     return tuple([grad[(*(_ALL,) * dim, i, ...)] for i in range(len(avals))])
 
 
-stack = Forms(lambda tensors, dim: np.stack(tensors, dim), _stack_result)
+stack = Forms(lambda tensors, dim: stacked(tensors, dim), _stack_result)
 
 
 def _matrix(t: Array) -> Array:
@@ -536,7 +533,7 @@ def _padded(x: Array, value: Array, pad: Shape) -> Array:
         first, first_kept = max(before, 0), max(-before, 0)
         count = max(min(x.shape[d] - max(-after, 0) - first_kept, whole.shape[d] - first), 0)
         into[d], of[d] = slice(first, first + count), slice(first_kept, first_kept + count)
-    whole[tuple(into)] = x[tuple(of)]
+    written(whole[tuple(into)], x[tuple(of)])
     return whole
 
 

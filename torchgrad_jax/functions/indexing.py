@@ -27,6 +27,7 @@ from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.devices import move
 from torchgrad_jax.functions.views import expand, select, slice_dim, unsqueeze, view
+from torchgrad_jax.memory.at_hand import places_in, taken
 from torchgrad_jax.memory.storage import InferenceStorage, OfMask, View
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime._jax_compat import traced_around
@@ -38,8 +39,6 @@ from torchgrad_jax.runtime.value import Value, aval_of, constant
 _INT64 = np.dtype(np.int64)
 _ONE = (int, slice, Tensor)
 _MASKS = "?B"  # the dtypes of masks, the second of which is deprecated as one
-# Up to so many elements what a mask picks is taken at once.
-_TAKEN_AT_ONCE = 1 << 14
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
 
 
@@ -117,14 +116,14 @@ def _is_mask_of(t: Tensor, key: Tensor) -> bool:
 
 
 def _where_true(self: Tensor, mask: Tensor) -> Tensor:
-    """What is where a mask holds, which is looked at. Of few elements that are there already, and that nobody follows, it is taken at once: how many
-    there are is another number each time, and so would be the program."""
+    """What is where a mask holds, which is looked at. Of elements that are there already, and that nobody follows, it is taken at once: how many there
+    are is another number each time, and so would be the program."""
     holds, rec = np.asarray(mask._concrete("mask")), per_thread.recorder
-    if not rec.rare and self._aval.size <= _TAKEN_AT_ONCE and self._aval.device is CPU and not (self._rg and rec.grad_enabled):
+    if not rec.rare and self._aval.device is CPU and not (self._rg and rec.grad_enabled):
         array = self._read().at_hand()
         if array is not None:
-            return created(constant(array[holds]))
-    places = places_of(np.nonzero(holds), mask._aval.shape, self.device, mask)
+            return created(constant(taken(array, holds)))
+    places = places_of(places_in(holds), mask._aval.shape, self.device, mask)
     return apply(_index_by(tuple(range(len(places))), True), (self, *places))
 
 
@@ -186,7 +185,7 @@ def _set(self: Tensor, key: Any, value: Any, number: bool) -> None:
         if key._aval.dtype == np.int64:
             target, indices = self, {0: key}
         elif _is_mask_of(self, key):
-            places = places_of(np.nonzero(np.asarray(key._concrete("mask"))), key._aval.shape, self.device, key)
+            places = places_of(places_in(np.asarray(key._concrete("mask"))), key._aval.shape, self.device, key)
             target, indices = self, dict(enumerate(places))
     if target is None:
         target, indices = (unsqueeze(self, 0), indices) if key is True else _basic(self, key, alias=False)
@@ -474,7 +473,7 @@ def index_tensors(k: Any, t: Tensor, dim: int) -> list[Tensor]:
                     f"The shape of the mask {list(k._aval.shape)} at index {i} does not match the shape of the indexed tensor "
                     f"{list(t._aval.shape)} at index {dim + i}"
                 )
-        return places_of(np.nonzero(np.asarray(k._concrete("mask"))), k._aval.shape, t.device, k)
+        return places_of(places_in(np.asarray(k._concrete("mask"))), k._aval.shape, t.device, k)
     if k._aval.dtype not in (np.int64, np.int32):
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
     return [k]

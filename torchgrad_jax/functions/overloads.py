@@ -31,6 +31,7 @@ from torchgrad_jax.functions.creation import from_data
 from torchgrad_jax.functions.indexing import places_of
 from torchgrad_jax.functions.matmul import DOT, MM, MV, general_matmul
 from torchgrad_jax.functions.views import expand
+from torchgrad_jax.memory.at_hand import places_in
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, per_thread
 from torchgrad_jax.runtime.user_code import warn_once
@@ -339,7 +340,7 @@ def nonzero(input: Tensor, *, out: Any = None, as_tuple: bool = False) -> Any:
 
 def _places(input: Tensor, asked: str) -> tuple[np.ndarray, ...]:
     array = np.asarray(input._concrete(asked))
-    return np.nonzero(array if array.ndim else array.reshape(1))
+    return places_in(array if array.ndim else array.reshape(1))
 
 
 def _columns(input: Tensor, asked: str) -> tuple[Tensor, ...]:

@@ -108,6 +108,23 @@ def part_of(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], offse
     return _ndarray(shape, memory.dtype, memory, offset * size, tuple([n * size for n in strides]))
 
 
+def places_in(array: Any) -> tuple[Any, ...]:
+    """What `np.nonzero` gives, which takes six times as long where there are several dimensions."""
+    if array.ndim < 2:
+        return array.nonzero()
+    flat, found = array.ravel().nonzero()[0], []
+    for n in array.shape[:0:-1]:
+        above = flat // n
+        found.append(flat - above * n)
+        flat = above
+    return (flat, *found[::-1])
+
+
+def taken(array: Any, holds: Any) -> Any:
+    """What is where booleans hold, which are of an array's shape, or of its first dimensions': what it gives as their index, in a fifth of the time."""
+    return array.reshape(holds.size, *array.shape[holds.ndim :]).take(holds.ravel().nonzero()[0], 0)
+
+
 def writable(whole: Value, holders: int) -> Any:
     """The array that the content `whole` is, to be written to: that itself where nobody else can tell, else a copy. holders: how many hold `whole`
     that will hold the new content in its place, beside the caller."""

@@ -31,6 +31,7 @@ cdef extern from *:
         type* made = (type*)to;                                                                                               \\
         const type first = *(const type*)from;                                                                                \\
         if (stride == 0) { for (k = 0; k < count; k++) { made[k] = first; } }                                                 \\
+        else if (stride == 2 * (Py_ssize_t)sizeof(type)) { for (k = 0; k < count; k++) { made[k] = ((const type*)from)[2 * k]; } } \
         else if (stride == -(Py_ssize_t)sizeof(type)) { for (k = 0; k < count; k++) { made[k] = ((const type*)from)[-k]; } }  \\
         else { for (k = 0; k < count; k++) { made[k] = *(const type*)(from + k * stride); } }                                 \\
     }
@@ -47,6 +48,16 @@ cdef extern from *:
             case 8: tj_move8_##call(__VA_ARGS__); break;                                                                      \\
             default: tj_move16_##call(__VA_ARGS__);                                                                           \\
         }
+    /* So many runs of so many bytes, each so far from the one before. */
+    #define TJ_RUN(bytes) case bytes: for (i = 0; i < count; i++) { memcpy(to + i * to_step, from + i * step, bytes); } return;
+    static void tj_runs(const char* from, Py_ssize_t step, char* to, Py_ssize_t to_step, Py_ssize_t count, Py_ssize_t run) {
+        Py_ssize_t i;
+        switch (run) {
+            TJ_RUN(1) TJ_RUN(2) TJ_RUN(3) TJ_RUN(4) TJ_RUN(6) TJ_RUN(8) TJ_RUN(12) TJ_RUN(16) TJ_RUN(20) TJ_RUN(24) TJ_RUN(28) TJ_RUN(32) TJ_RUN(40) TJ_RUN(48)
+            TJ_RUN(64)
+            default: for (i = 0; i < count; i++) { memcpy(to + i * to_step, from + i * step, run); }
+        }
+    }
     #define TJ_DIMENSIONS 64
     static void tj_move(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
         Py_ssize_t count[TJ_DIMENSIONS + 2], stride[TJ_DIMENSIONS + 2], step[TJ_DIMENSIONS + 2], at[TJ_DIMENSIONS + 2], i, k;
@@ -73,8 +84,7 @@ cdef extern from *:
         for (d = 0; d < last; d++) { if (d != next) { order[outer] = d; at[outer++] = 0; } }
         for (;;) {
             if (stride[last] == size) {
-                Py_ssize_t run = count[last] * size;
-                for (i = 0; i < count[next]; i++) { memcpy(to + i * step[next], from + i * stride[next], run); }
+                tj_runs(from, stride[next], to, step[next], count[next], count[last] * size);
             } else if (stride[next] == size && count[next] > 1) {
                 TJ_BY_SIZE(size, turned, from, count[next], step[next], count[last], stride[last], to)
             } else {
@@ -94,7 +104,37 @@ cdef extern from *:
             if (k < 0) { return; }
         }
     }
+    /* What lies in one piece to where there are gaps between its parts. */
+    static void tj_into_part(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
+        Py_ssize_t count[TJ_DIMENSIONS + 1], stride[TJ_DIMENSIONS + 1], at[TJ_DIMENSIONS + 1], run = size;
+        int n = 0, d;
+        for (d = 0; d < ndim; d++) {
+            if (shape[d] == 0) { return; }
+            if (shape[d] == 1) { continue; }
+            if (n && stride[n - 1] == strides[d] * shape[d]) { count[n - 1] *= shape[d]; stride[n - 1] = strides[d]; continue; }
+            count[n] = shape[d];
+            stride[n++] = strides[d];
+        }
+        if (n && stride[n - 1] == size) { run *= count[--n]; }
+        if (!n) {
+            memcpy(to, from, run);
+            return;
+        }
+        for (d = 0; d < n; d++) { at[d] = 0; }
+        for (n--;;) {
+            tj_runs(from, run, to, stride[n], count[n], run);
+            from += run * count[n];
+            for (d = n - 1; d >= 0; d--) {
+                to += stride[d];
+                if (++at[d] < count[d]) { break; }
+                to -= stride[d] * count[d];
+                at[d] = 0;
+            }
+            if (d < 0) { return; }
+        }
+    }
     """
+    void tj_into_part(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
     void tj_move(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
 
 
@@ -108,6 +148,21 @@ cdef inline int move(object array, object made) except -1:
         PyBuffer_Release(&source)
         raise
     tj_move(<char*>source.buf, <char*>target.buf, source.ndim, source.shape, source.strides, source.itemsize)
+    PyBuffer_Release(&target)
+    PyBuffer_Release(&source)
+    return 0
+
+
+cdef inline int put(object array, object part) except -1:
+    cdef Py_buffer source
+    cdef Py_buffer target
+    arrays.view(array, &source, PyBUF_ANY_CONTIGUOUS)
+    try:
+        arrays.view(part, &target, PyBUF_STRIDED_RO | PyBUF_WRITABLE)
+    except BaseException:
+        PyBuffer_Release(&source)
+        raise
+    tj_into_part(<char*>source.buf, <char*>target.buf, target.ndim, target.shape, target.strides, target.itemsize)
     PyBuffer_Release(&target)
     PyBuffer_Release(&source)
     return 0

@@ -8,3 +8,8 @@ from typing import Any
 def move(array: Any, made: Any) -> None:
     """Copy an array, however it lies in memory, into a contiguous one of the same shape and dtype."""
     made[...] = array
+
+
+def put(array: Any, part: Any) -> None:
+    """Copy a contiguous array into a part of another one, of the same shape and dtype."""
+    part[...] = array

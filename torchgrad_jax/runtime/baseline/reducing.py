@@ -10,6 +10,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.blocks import SINGLE, converted, widened
+from torchgrad_jax.runtime.baseline.copying import LEAST, contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
 from torchgrad_jax.runtime.native import reducing
@@ -35,9 +36,8 @@ def _sum(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if count == 1:
         return _as_it_is(axes)
-    reduce = (np.add if eqn.primitive.name == "reduce_sum" else np.multiply).reduce
     work = SINGLE if is_half(dtype) else dtype
-    total = summing(axes, work) if eqn.primitive.name == "reduce_sum" else (lambda x: reduce(x, axes, work))
+    total = summing(axes, work) if eqn.primitive.name == "reduce_sum" else multiplying(axes, work)
     return AnySizes((lambda x: converted(total(widened(x)), dtype)) if is_half(dtype) else total)
 
 
@@ -47,22 +47,32 @@ def summing(axes: tuple[int, ...], dtype: np.dtype) -> Any:
     return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(x, axes, dtype))
 
 
+@cache
+def multiplying(axes: tuple[int, ...], dtype: np.dtype) -> Any:
+    """What multiplies the elements of arrays of `dtype` over these dimensions."""
+    return _by_loops(reducing.PRODUCT, axes, dtype, lambda x: np.multiply.reduce(x, axes, dtype))
+
+
 _MUCH = 1 << 17
 
 
 def is_by_loops(eqn: Any) -> bool:
     """Whether an equation is a sum or an extreme of so much that C's loops share it, which XLA's programs call as well."""
     name, given = eqn.primitive.name, eqn.invars[0].aval
-    return name in ("reduce_sum", "reduce_max", "reduce_min") and given.size >= _MUCH and _has_loops(eqn.outvars[0].aval.dtype)
+    return name in ("reduce_sum", "reduce_max", "reduce_min") and given.size >= _MUCH and _has_loops(eqn.outvars[0].aval.dtype, "fd")
 
 
-def _has_loops(dtype: np.dtype) -> bool:
-    return blocks.by_numbers and dtype in (np.float32, np.float64)
+def _has_loops(dtype: np.dtype, letters: str) -> bool:
+    return blocks.by_numbers and dtype.char in letters
+
+
+# Of which dtypes there are loops; those of int64 have two letters.
+_LETTERS = {reducing.SUM: "fdlq", reducing.PRODUCT: "fd", reducing.LARGEST: "fd?", reducing.SMALLEST: "fd?"}
 
 
 def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any) -> Any:
     """By C's loops, one run of neighbouring dimensions after the other, the last one first; or otherwise."""
-    if not _has_loops(dtype):
+    if not _has_loops(dtype, _LETTERS[which]):
         return otherwise
     runs = list[tuple[int, int]]()
     for d in sorted(axes, reverse=True):
@@ -75,6 +85,8 @@ def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any
     (first, after), *others = runs
 
     def run(x: Any) -> Any:
+        if x.size >= LEAST:
+            x = contiguous(x)
         made = reduced(x, which, first, after)
         if made is None:
             return otherwise(x)
@@ -89,8 +101,11 @@ def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any
 def _bitwise(eqn: Any) -> Any:
     axes, _ = _reduced(eqn)
     reduce = {"reduce_or": np.bitwise_or, "reduce_and": np.bitwise_and, "reduce_xor": np.bitwise_xor}[eqn.primitive.name].reduce
-    dtype = eqn.outvars[0].aval.dtype
-    return AnySizes(lambda x: reduce(x, axes, dtype))
+    dtype, name = eqn.outvars[0].aval.dtype, eqn.primitive.name
+    otherwise = lambda x: reduce(x, axes, dtype)  # noqa: E731 - one of several functions of arrays
+    if dtype != np.bool_ or name == "reduce_xor":
+        return AnySizes(otherwise)
+    return AnySizes(_by_loops(reducing.LARGEST if name == "reduce_or" else reducing.SMALLEST, axes, dtype, otherwise))
 
 
 @rule("reduce_max", "reduce_min")

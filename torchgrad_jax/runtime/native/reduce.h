@@ -1,25 +1,28 @@
-/* Sums, and largest and smallest elements, of TJ_REAL: along rows of contiguous elements, and of rows with one another. Included once for each type,
-   with TJ_NAMED(name). An element's order of adding depends on the lengths alone. */
+/* Sums and products, and largest and smallest elements, of TJ_REAL: along rows of contiguous elements, and of rows with one another. Included once for
+   each type, with TJ_NAMED(name); TJ_FLOATS: whether there is a -0 and what is no number. The order of adding depends on the lengths alone. */
 
 /* Of 0 and -0 either may be taken, and of what is no number, too: see `tj_exact`. */
-#define TJ_JOINED(which, a, b) ((which) == TJ_SUM ? (a) + (b) : (which) == TJ_LARGEST ? ((b) > (a) ? (b) : (a)) : ((b) < (a) ? (b) : (a)))
+#define TJ_JOINED(which, a, b) ((which) == TJ_SUM ? (a) + (b) : (which) == TJ_PRODUCT ? (a) * (b) : (which) == TJ_LARGEST ? ((b) > (a) ? (b) : (a)) : ((b) < (a) ? (b) : (a)))
 
-/* `width` elements of each of n rows, `stride` from one another. Sums begin with 0, which -0 does not change,
+/* `width` elements, `apart` from one another, of each of n rows, `stride` from one another. Sums begin with 0, which -0 does not change,
    and anew after 128 rows: they are the more exact for it. */
-TJ_INLINE void TJ_NAMED(tj_columns)(const int which, const int width, const TJ_REAL* x, TJ_REAL* out, int64_t n, int64_t stride) {
+TJ_INLINE void TJ_NAMED(tj_columns_apart)(const int which, const int width, const TJ_REAL* x, TJ_REAL* out, int64_t n, int64_t stride, int64_t apart) {
     TJ_REAL whole[64], part[64];
     int64_t j = 0, end;
     int k;
-    for (k = 0; k < width; k++) { whole[k] = 0; }
+    for (k = 0; k < width; k++) { whole[k] = which == TJ_PRODUCT; }
     do {
-        for (k = 0; k < width; k++) { part[k] = x[j * stride + k]; }
+        for (k = 0; k < width; k++) { part[k] = x[j * stride + k * apart]; }
         end = which == TJ_SUM && j + 128 < n ? j + 128 : n;
         for (j++; j < end; j++) {
-            for (k = 0; k < width; k++) { part[k] = TJ_JOINED(which, part[k], x[j * stride + k]); }
+            for (k = 0; k < width; k++) { part[k] = TJ_JOINED(which, part[k], x[j * stride + k * apart]); }
         }
-        for (k = 0; k < width; k++) { whole[k] = which == TJ_SUM ? whole[k] + part[k] : part[k]; }
+        for (k = 0; k < width; k++) { whole[k] = which == TJ_SUM || which == TJ_PRODUCT ? TJ_JOINED(which, whole[k], part[k]) : part[k]; }
     } while (j < n);
     for (k = 0; k < width; k++) { out[k] = whole[k]; }
+}
+TJ_INLINE void TJ_NAMED(tj_columns)(const int which, const int width, const TJ_REAL* x, TJ_REAL* out, int64_t n, int64_t stride) {
+    TJ_NAMED(tj_columns_apart)(which, width, x, out, n, stride, 1);
 }
 /* One row of n elements, at least 32: eight of it, 8 from one another. */
 TJ_INLINE void TJ_NAMED(tj_row)(const int which, const TJ_REAL* x, TJ_REAL* out, int64_t n) {
@@ -32,12 +35,13 @@ TJ_INLINE void TJ_NAMED(tj_row)(const int which, const TJ_REAL* x, TJ_REAL* out,
     for (k = 0; k < 8; k++) { lane[k] = TJ_JOINED(which, lane[k], lane[k + 8]); }
     for (k = 0; k < 8; k++) { out[8 * k] = lane[k]; }
 }
-/* Eight rows at once, turned so that they lie as columns. */
+/* Short rows are columns that lie apart; of others eight at once, turned so that they lie as columns. */
 TJ_INLINE void TJ_NAMED(tj_rows)(const int which, const TJ_REAL* x, TJ_REAL* out, int64_t rows, int64_t n) {
     TJ_REAL turned[8 * 32], made[8];
     int64_t i, r, j, some;
     memset(turned, 0, sizeof(turned));
-    for (i = 0; i < rows; i += some) {
+    for (i = 0; n < 32 && i + 16 <= rows; i += 16) { TJ_NAMED(tj_columns_apart)(which, 16, x + i * n, out + i, n, 1, n); }
+    for (; i < rows; i += some) {
         some = rows - i < 8 ? rows - i : 8;
         for (r = 0; r < some; r++) {
             if (n >= 32) { TJ_NAMED(tj_row)(which, x + (i + r) * n, turned + r, n); }
@@ -47,6 +51,7 @@ TJ_INLINE void TJ_NAMED(tj_rows)(const int which, const TJ_REAL* x, TJ_REAL* out
         for (r = 0; r < some; r++) { out[i + r] = made[r]; }
     }
 }
+#if TJ_FLOATS
 /* The largest, or smallest, of n elements, `stride` from one another, one after the other: what is no number before all others, 0 larger than -0. */
 static TJ_REAL TJ_NAMED(tj_exact)(int which, const TJ_REAL* x, int64_t n, int64_t stride) {
     TJ_REAL best = x[0];
@@ -64,6 +69,10 @@ TJ_INLINE int TJ_NAMED(tj_has_no_number)(const TJ_REAL* x, int64_t count) {
     for (i = 0; i < count; i++) { found |= x[i] != x[i]; }
     return found;
 }
+#else
+TJ_INLINE TJ_REAL TJ_NAMED(tj_exact)(int which, const TJ_REAL* x, int64_t n, int64_t stride) { return x[0]; }
+TJ_INLINE int TJ_NAMED(tj_has_no_number)(const TJ_REAL* x, int64_t count) { return 0; }
+#endif
 TJ_INLINE void TJ_NAMED(tj_blocks)(const int which, const TJ_REAL* x, TJ_REAL* out, int64_t n, int64_t stride, int64_t count) {
     int64_t c = 0;
     for (; c + 64 <= count; c += 64) { TJ_NAMED(tj_columns)(which, 64, x + c, out + c, n, stride); }
@@ -78,7 +87,7 @@ TJ_INLINE void TJ_NAMED(tj_blocks)(const int which, const TJ_REAL* x, TJ_REAL* o
         int exact = 0;                                                                                                            \
         if (rows) { TJ_NAMED(tj_rows)(which, x, out, rows, n); }                                                                  \
         else { TJ_NAMED(tj_blocks)(which, x, out, n, stride, count); }                                                            \
-        if (which == TJ_SUM) { return; }                                                                                          \
+        if (which == TJ_SUM || which == TJ_PRODUCT || !TJ_FLOATS) { return; }                                                     \
         for (i = 0; i < (rows ? 1 : n) && !exact; i++) { exact = TJ_NAMED(tj_has_no_number)(x + i * stride, rows ? rows * n : count); } \
         for (i = 0; i < rows + count; i++) {                                                                                      \
             if (exact || out[i] == 0) { out[i] = TJ_NAMED(tj_exact)(which, x + i * apart, n, rows ? 1 : stride); }                \
@@ -87,13 +96,15 @@ TJ_INLINE void TJ_NAMED(tj_blocks)(const int which, const TJ_REAL* x, TJ_REAL* o
 TJ_REDUCES(TJ_NAMED(tj_sum), TJ_SUM)
 TJ_REDUCES(TJ_NAMED(tj_largest), TJ_LARGEST)
 TJ_REDUCES(TJ_NAMED(tj_smallest), TJ_SMALLEST)
+TJ_REDUCES(TJ_NAMED(tj_product), TJ_PRODUCT)
 #undef TJ_REDUCES
 #undef TJ_JOINED
 
 static void TJ_NAMED(tj_reduce_piece)(const void* reduction, int64_t piece, tj_hand* hand) {
     const tj_reduction* r = (const tj_reduction*)reduction;
     void (*reduce)(const TJ_REAL*, TJ_REAL*, int64_t, int64_t, int64_t, int64_t) =
-        r->which == TJ_SUM ? TJ_NAMED(tj_sum) : r->which == TJ_LARGEST ? TJ_NAMED(tj_largest) : TJ_NAMED(tj_smallest);
+        r->which == TJ_SUM ? TJ_NAMED(tj_sum) : r->which == TJ_PRODUCT ? TJ_NAMED(tj_product) : r->which == TJ_LARGEST ? TJ_NAMED(tj_largest)
+                                                                                              : TJ_NAMED(tj_smallest);
     const TJ_REAL* x = (const TJ_REAL*)r->x;
     TJ_REAL* out = (TJ_REAL*)r->out;
     int64_t unit = piece * r->together, last = unit + r->together < r->units ? unit + r->together : r->units;

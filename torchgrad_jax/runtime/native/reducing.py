@@ -1,11 +1,11 @@
-"""Sums, and largest and smallest elements, by functions of C's, in compiled modules (`reducing.pxd`): for XLA, and for the
+"""Sums and products, and largest and smallest elements, by functions of C's, in compiled modules (`reducing.pxd`): for XLA, and for the
 interpreter. Here there are none."""
 
 from __future__ import annotations
 
 from typing import Any
 
-SUM, LARGEST, SMALLEST = range(3)
+SUM, LARGEST, SMALLEST, PRODUCT = range(4)
 
 
 def handler(minor: int) -> Any:
@@ -15,5 +15,5 @@ def handler(minor: int) -> Any:
 
 def reduce(x: Any, out: Any, which: int, first: int, after: int) -> bool:
     """Write into `out` what becomes of `x` when its dimensions from `first` to before `after` are reduced. Returns whether it could: `x` must be
-    contiguous, of float32 or float64, and not empty."""
+    contiguous, not empty, and of float32 or float64, or sums of int64, or extremes of booleans."""
     return False
