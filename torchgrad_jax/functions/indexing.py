@@ -116,7 +116,7 @@ def _is_mask_of(t: Tensor, key: Tensor) -> bool:
 
 
 def _where_true(self: Tensor, mask: Tensor) -> Tensor:
-    """What is where a mask holds, which is looked at. Of elements that are there already, and that nobody follows, it is taken at once: how many there
+    """What is where a mask holds, which is looked at. Of elements that are there already, and that nobody follows, it is taken at once: how many they
     are is another number each time, and so would be the program."""
     holds, rec = np.asarray(mask._concrete("mask")), per_thread.recorder
     if not rec.rare and self._aval.device is CPU and not (self._rg and rec.grad_enabled):

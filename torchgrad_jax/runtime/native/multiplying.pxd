@@ -53,6 +53,16 @@ cdef extern from *:
     TJ_CLONES static void tj_by_rows_##name(const type* TJ_ONLY x, const type* TJ_ONLY y, int64_t lead, type* TJ_ONLY out, int64_t k, int64_t n) {    \\
         int64_t i, j, whole = k - k % TJ_VECTOR;                                                                                                      \\
         int l, r;                                                                                                                                     \\
+        if (n == 1) { /* the same order */                                                                                                            \\
+            type lane[TJ_VECTOR] = {0}, sum;                                                                                                          \\
+            for (i = 0; i < whole; i += TJ_VECTOR) { for (l = 0; l < TJ_VECTOR; l++) { lane[l] += x[i + l] * y[i + l]; } }                            \\
+            for (l = 0; l < 8; l++) { lane[l] += lane[l + 8]; }                                                                                       \\
+            for (l = 0; l < 4; l++) { lane[l] += lane[l + 4]; }                                                                                       \\
+            sum = (lane[0] + lane[1]) + (lane[2] + lane[3]);                                                                                          \\
+            for (i = whole; i < k; i++) { sum += x[i] * y[i]; }                                                                                       \\
+            out[0] = sum;                                                                                                                             \\
+            return;                                                                                                                                   \\
+        }                                                                                                                                             \\
         for (j = 0; j < n; j += 4) {                                                                                                                  \\
             int many = n - j < 4 ? (int)(n - j) : 4;                                                                                                  \\
             const type *a = y + j * lead, *b = a + (many > 1) * lead, *c = b + (many > 2) * lead, *d = c + (many > 3) * lead;                         \\
@@ -134,6 +144,7 @@ cdef extern from *:
             if (columns > 1) { return 0; }
             tj_row_first(&x, &y, &rows, &columns);
         }
+        if (columns == 1 && !y.turned && y.lead == 1) { y.turned = 1, y.lead = of->k; } /* what lies in a row is read as one */
         if (of->k > TJ_MOST_TERMS || of->k * columns > TJ_BLOCK / 4 || of->batch * of->m * of->n * of->k > TJ_ALONE_HERE) { return 0; }
         for (matrix = 0; matrix < of->batch; matrix++) {
             const char* start = tj_at(&y, matrix, 0, 0, size);
