@@ -33,6 +33,8 @@ _FEW = 1 << 10
 _ORDERED = "fdil"
 # So few of however many it finds in one pass (`native/ordering.pxd`).
 _FEW_OF_MANY = 64
+# And the longest rows of which there may be many.
+_SHORT = 64
 # Beside those of the loops a way to put several elements to one place.
 PRODUCT = LEAST + 1
 _FOLDS = {MOST: np.maximum, LEAST: np.minimum, PRODUCT: np.multiply}
@@ -495,7 +497,7 @@ nll_loss_vjp = Forms(_likelihood_grad, _likelihood_grad_result, True)
 def order_of(x: Array, dim: int, descending: bool) -> Array:
     """The indices that sort along `dim`, equal elements in their order; nan is the largest."""
     if dim in (-1, x.ndim - 1) and x.dtype.char in _ORDERED:
-        found = ordered(x, x.shape[-1], descending, False)
+        found = ordered(contiguous(x), x.shape[-1], descending, False)
         if found is not None:
             return found[1]
     if not descending:
@@ -507,6 +509,12 @@ def order_of(x: Array, dim: int, descending: bool) -> Array:
 
 def are_few(x: Array, dim: int) -> bool:
     return -x.ndim <= dim < x.ndim and 0 < x.size <= _FEW and x.dtype.kind in "fiub" and x.dtype.isbuiltin == 1
+
+
+def _is_ordered(x: Array, dim: int) -> bool:
+    """Whether elements are ordered here: few, or rows of a few, which loops of C's order one after the other."""
+    short = blocks.by_numbers and x.size and x.dtype.char in _ORDERED and dim in (-1, x.ndim - 1) and x.shape[dim] <= _SHORT
+    return bool(short) or are_few(x, dim)
 
 
 def _pair(x: Array, shape: Shape) -> tuple[Array, Array]:
@@ -536,10 +544,10 @@ def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any
     return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
 
 
-sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if are_few(x, dim) else None, True)
+sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_ordered(x, dim) else None, True, each=1.0)
 topk = Forms(_topk, _topk_result, True, each=1.0)
 argsort = Forms(lambda x, dim, descending, stable: order_of(x, dim, descending),
-                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if are_few(x, dim) else None, True)  # fmt: skip
+                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_ordered(x, dim) else None, True, each=1.0)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- search

@@ -256,8 +256,6 @@ def _stands(given: Fact, shape: tuple[int, ...]) -> Pattern | None:
     if given.is_number() or (given.shape == shape and not given.repeated):
         return AS_IT_IS
     own = given.once()
-    if not given.contiguous and not given.repeated:
-        return None
     return pattern_of((*(1,) * (len(shape) - len(own)), *own), shape)
 
 

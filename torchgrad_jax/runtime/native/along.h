@@ -119,7 +119,7 @@ TJ_CLONES static void TJ_NAMED(tj_first_places)(const tj_looping* l, int64_t out
         if (most) { TJ_NAMED(tj_firsts)(x, out, places, n, 1, count, n, 1); } else { TJ_NAMED(tj_firsts)(x, out, places, n, 1, count, n, 0); }
     }
 }
-static void TJ_NAMED(tj_at_places)(const tj_looping* l, int64_t outer, int64_t first, int64_t step, int64_t count, tj_hand* hand) {
+TJ_INLINE void TJ_NAMED(tj_at_places)(const tj_looping* l, int64_t outer, int64_t first, int64_t step, int64_t count, tj_hand* hand) {
     const int64_t *how = l->how, many = how[TJ_OWN];
     int64_t of_many = outer * many * step + first, of_all = outer * l->n * step + first, j;
     const TJ_REAL* x = (const TJ_REAL*)l->arrays[0];
@@ -141,5 +141,8 @@ static void TJ_NAMED(tj_at_places)(const tj_looping* l, int64_t outer, int64_t f
     }
 }
 static void TJ_NAMED(tj_at_places_of)(const tj_looping* l, int64_t outer, int64_t first, int64_t step, int64_t count, tj_hand* hand) {
-    if (step == 1) { TJ_NAMED(tj_at_places)(l, outer, first, 1, 1, hand); } else { TJ_NAMED(tj_at_places)(l, outer, first, step, count, hand); }
+    TJ_NAMED(tj_at_places)(l, outer, first, step, count, hand);
+}
+static void TJ_NAMED(tj_rows_at_places)(const tj_looping* l, int64_t at, int64_t end, tj_hand* hand) {
+    for (; at < end; at++) { TJ_NAMED(tj_at_places)(l, at, 0, 1, 1, hand); }
 }

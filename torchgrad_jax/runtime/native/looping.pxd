@@ -83,13 +83,21 @@ cdef extern from *:
         return length * (how[0] >= TJ_GROUP || how[4] < TJ_SIDE_BY_SIDE ? how[4] : TJ_SIDE_BY_SIDE);
     }
     static int tj_is_small(const int64_t* how) { return tj_units(how) * tj_unit(how) < TJ_LOOPS_ALONE; }
-    /* Whether rows are taken one after another by one call, as many as are a piece. */
-    static int tj_goes_by_rows(const tj_looping* l) { return (l->of == TJ_FIRST_LARGEST || l->of == TJ_FIRST_SMALLEST) && l->inner == 1; }
+    /* Rows, one after another by one call, as many as are a piece; whether they go so. */
+    static int tj_looping_rows(const tj_looping* l, int64_t at, int64_t end, tj_hand* hand) {
+        if (l->inner != 1 || l->of >= TJ_GROUP) { return 0; }
+        switch (l->of) {
+            case TJ_FIRST_LARGEST: case TJ_FIRST_SMALLEST: TJ_OF_TYPE(l, tj_first_places)(l, at, 0, end - at); break;
+            case TJ_PICK: case TJ_PUT: case TJ_SELECT: TJ_OF_TYPE(l, tj_rows_at_places)(l, at, end, hand); break;
+            default: TJ_OF_TYPE(l, tj_scan_rows)(l, at, end);
+        }
+        return 1;
+    }
     static void tj_looping_piece(const void* work, int64_t piece, tj_hand* hand) {
         const tj_looping* l = (const tj_looping*)work;
         int64_t units = tj_units(l->how), at = piece * l->together, end = at + l->together < units ? at + l->together : units;
-        if (tj_goes_by_rows(l)) { TJ_OF_TYPE(l, tj_first_places)(l, at, 0, end - at); }
-        else { for (; at < end; at++) { tj_looping_unit(l, at, hand); } }
+        if (tj_looping_rows(l, at, end, hand)) { return; }
+        for (; at < end; at++) { tj_looping_unit(l, at, hand); }
     }
     static void tj_loop(const tj_call* call, void* const* arrays, const int64_t* how) {
         tj_looping l = {arrays, how, how[0], how[2], how[3], how[4], tj_pieces(TJ_OF_LOOPS, tj_unit(how))};

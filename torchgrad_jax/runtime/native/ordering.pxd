@@ -10,7 +10,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <stdlib.h>
     #include <string.h>
-    enum { TJ_FEW_PLACES = 64, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16, TJ_SOUGHT = 1 << 11 };
+    enum { TJ_FEW_PLACES = 64, TJ_SHORT = 16, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16, TJ_SOUGHT = 1 << 11 };
     /* Keys: integers that are ordered as the elements are, NaN being the largest, and both zeros one. */
     #define TJ_KEY_OF_INTEGER(x, bits, most) (bits)
     #define TJ_KEY_OF_FLOAT(x, bits, most) ((x) != (x) ? INT64_MAX : (x) == 0 ? 0 : (bits) < 0 ? (bits) ^ (most) : (bits))
@@ -24,6 +24,16 @@ cdef extern from *:
         const type* x = (const type*)row;                                                                                     \\
         int64_t i;                                                                                                            \\
         for (i = 0; i < n; i++) { keys[i] = tj_key_##letter(x + i) ^ turned; }                                                \\
+    }                                                                                                                         \\
+    /* Of short rows all, each put before those that are larger. */                                                           \\
+    static void tj_short_##letter(const void* row, int64_t n, int64_t turned, int64_t* keys, int64_t* places) {               \\
+        const type* x = (const type*)row;                                                                                     \\
+        int64_t i, j;                                                                                                         \\
+        for (i = 0; i < n; i++) {                                                                                             \\
+            int64_t key = tj_key_##letter(x + i) ^ turned;                                                                    \\
+            for (j = i; j > 0 && keys[j - 1] > key; j--) { keys[j] = keys[j - 1], places[j] = places[j - 1]; }                \\
+            keys[j] = key, places[j] = i;                                                                                     \\
+        }                                                                                                                     \\
     }                                                                                                                         \\
     /* Most elements are told by one comparison that they are not among the k. */                                             \\
     static void tj_few_##letter(const void* row, int64_t n, int64_t k, int64_t turned, int64_t* places) {                     \\
@@ -97,13 +107,18 @@ cdef extern from *:
         for (; row < end; row++) {
             const char* x = o->x + row * n * o->size;
             int64_t* places = o->places + row * k;
-            if (few) { TJ_OF_KIND(o->kind, tj_few_)(x, n, k, o->turned, places); }
+            if (n <= TJ_SHORT) {
+                int64_t keys[TJ_SHORT], all[TJ_SHORT];
+                TJ_OF_KIND(o->kind, tj_short_)(x, n, o->turned, keys, all);
+                memcpy(places, all, k * sizeof *places);
+            } else if (few) { TJ_OF_KIND(o->kind, tj_few_)(x, n, k, o->turned, places); }
             else {
                 TJ_OF_KIND(o->kind, tj_keys_)(x, n, o->turned, room);
                 tj_merge_all(room, n, room + n, room + 2 * n);
                 memcpy(places, room + n, k * sizeof *places);
             }
-            for (j = 0; j < k && o->values; j++) { memcpy(o->values + (row * k + j) * o->size, x + places[j] * o->size, o->size); }
+            if (o->values && o->size == 4) { for (j = 0; j < k; j++) { memcpy(o->values + (row * k + j) * 4, x + places[j] * 4, 4); } }
+            else if (o->values) { for (j = 0; j < k; j++) { memcpy(o->values + (row * k + j) * 8, x + places[j] * 8, 8); } }
         }
         free(room);
     }

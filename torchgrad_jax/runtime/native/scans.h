@@ -104,7 +104,11 @@ TJ_INLINE void TJ_NAMED(tj_scan)(const tj_looping* l, int64_t at, int64_t n, int
         case TJ_SMALLEST_SO_FAR: TJ_NAMED(tj_extremes)(x, out, (int64_t*)l->arrays[2] + at, n, step, count, 0); break;
     }
 }
-/* One column's loops are compiled by themselves. */
 TJ_CLONES static void TJ_NAMED(tj_scan_columns)(const tj_looping* l, int64_t at, int64_t n, int64_t step, int64_t count) {
-    if (step == 1) { TJ_NAMED(tj_scan)(l, at, n, 1, 1); } else { TJ_NAMED(tj_scan)(l, at, n, step, count); }
+    TJ_NAMED(tj_scan)(l, at, n, step, count);
 }
+/* Rows' loops are compiled by themselves, of one column. */
+TJ_CLONES static void TJ_NAMED(tj_scan_rows)(const tj_looping* l, int64_t at, int64_t end) {
+    for (; at < end; at++) { TJ_NAMED(tj_scan)(l, at * l->n, l->n, 1, 1); }
+}
+
