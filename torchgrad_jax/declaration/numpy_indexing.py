@@ -34,7 +34,7 @@ _ORDERED = "fdil"
 # So few of however many it finds in one pass (`native/ordering.pxd`).
 _FEW_OF_MANY = 64
 # And the longest rows of which there may be many.
-_SHORT = 64
+_SHORT = 16
 # Beside those of the loops a way to put several elements to one place.
 PRODUCT = LEAST + 1
 _FOLDS = {MOST: np.maximum, LEAST: np.minimum, PRODUCT: np.multiply}

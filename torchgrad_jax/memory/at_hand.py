@@ -121,7 +121,7 @@ def places_in(array: Any) -> tuple[Any, ...]:
 
 
 def taken(array: Any, holds: Any) -> Any:
-    """What is where booleans hold, which are of an array's shape, or of its first dimensions': NumPy takes five times as long for them as an index."""
+    """What is where booleans hold, of an array's shape or its first dimensions'; NumPy takes five times as long for such an index."""
     return array.reshape(holds.size, *array.shape[holds.ndim :]).take(holds.ravel().nonzero()[0], 0)
 
 
