@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import torchgrad_jax as torch
 from torchgrad_jax.memory.at_hand import places_in, taken
 from torchgrad_jax.runtime.baseline import reducing
-from torchgrad_jax.runtime.baseline.copying import LEAST, joined, stacked, written
+from torchgrad_jax.runtime.baseline.copying import LEAST, copied, joined, stacked, written
 
 DTYPES = ["bool", "int16", "int32", "int64", "float16", ml_dtypes.bfloat16, "float32", "float64", "complex64", "complex128"]
 
@@ -73,6 +73,36 @@ def test_parts_are_written(dtype, width):
         np.testing.assert_array_equal(whole, wanted)
     written(whole[3:-2], numbers(width, dtype=dtype))  # as NumPy does
     np.testing.assert_array_equal(whole[3:-2], np.broadcast_to(numbers(width, dtype=dtype), x.shape))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    shape=st.sampled_from([(70, 80), (5000, 3), (3, 5000), (40, 5, 30), (9, 4, 6, 30), (2, 3, 1, 900)]), order=st.permutations(range(4)),
+    repeat=st.lists(st.booleans(), min_size=4, max_size=4), steps=st.lists(st.sampled_from([1, 2, 3, -1, -2]), min_size=4, max_size=4),
+    dtype=st.sampled_from(DTYPES),
+)  # fmt: skip
+def test_whatever_is_looked_at_is_copied(shape, order, repeat, steps, dtype):
+    """Turned, with gaps, backwards, and with elements again and again."""
+    x = numbers(*[1 if again else n for n, again in zip(shape, repeat, strict=False)], dtype=dtype)
+    x = np.broadcast_to(x, shape)[tuple([slice(None, None, step) for step, _ in zip(steps, shape, strict=False)])]
+    x = x.transpose([d for d in order if d < len(shape)])
+    found = copied(x)
+    assert found.flags.c_contiguous and not np.shares_memory(found, x)
+    assert_same(found, np.array(x, order="C"))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2000, 3), (50, 60), (7, 1, 9)])
+@pytest.mark.parametrize("repeats", [(2,), (1, 2), (3, 1), (2, 2), (2, 1, 3), (1, 1, 1), (2, 3, 1, 2), (0, 2, 1, 1)])
+def test_what_is_repeated_and_its_gradient(shape, repeats):
+    if len(repeats) < len(shape):
+        return
+    x = torch.tensor(numbers(*shape)).requires_grad_()
+    found = x.repeat(*repeats)
+    assert_same(found.detach().numpy(), np.tile(numbers(*shape), repeats))
+    weights = numbers(*found.shape, seed=1)
+    (found * torch.tensor(weights)).sum().backward()
+    split = weights.reshape([n for pair in zip(repeats, (1,) * (len(repeats) - len(shape)) + shape, strict=True) for n in pair])
+    assert_same(x.grad.numpy(), split.sum(tuple(range(0, 2 * len(repeats), 2))).reshape(shape))
 
 
 # ---------------------------------------------------------------------- reduced

@@ -20,7 +20,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.broadcasting import FILLED, repeated
-from torchgrad_jax.runtime.baseline.copying import joined, reshaped, stacked, written
+from torchgrad_jax.runtime.baseline.copying import contiguous, joined, reshaped, stacked, written
 from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
@@ -269,8 +269,7 @@ def expand_scatter(x: Array, src: Array, size: Shape) -> Array:
 def _repeated(x: Array, repeats: Shape) -> Array:
     shape = (1,) * (len(repeats) - x.ndim) + x.shape
     apart = [n for pair in zip(repeats, shape, strict=True) for n in pair]
-    copies = np.empty(apart, x.dtype)
-    copies[...] = x.reshape([n for pair in shape for n in (1, pair)])
+    copies = contiguous(repeated(x.reshape([n for pair in shape for n in (1, pair)]), tuple(apart)))
     return copies.reshape([r * n for r, n in zip(repeats, shape, strict=True)])
 
 
@@ -282,7 +281,7 @@ def _repeat_result(x: Array, repeats: Shape) -> Array:
 def _repeat_vjp(grad: Array, aval: Aval, repeats: Shape) -> Array:
     shape = (1,) * (len(repeats) - aval.ndim) + aval.shape
     apart = grad.reshape([n for pair in zip(repeats, shape, strict=True) for n in pair])
-    return summed(apart, tuple(range(0, 2 * len(shape), 2))).reshape(aval.shape)
+    return summed(apart, tuple([2 * d for d, times in enumerate(repeats) if times != 1])).reshape(aval.shape)
 
 
 repeat, repeat_vjp = Forms(_repeated, _repeat_result), Forms(_repeat_vjp, of_aval)

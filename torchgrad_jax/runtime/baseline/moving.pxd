@@ -78,14 +78,14 @@ cdef extern from *:
         last = n - 1;
         for (d = last, k = size; d >= 0; d--) { step[d] = k; k *= count[d]; }
         next = last - 1;
-        if (stride[last] != size) {
-            for (d = 0; d < last; d++) { if (stride[d] == size && count[d] > 1) { next = d; } }
+        for (d = 0; d < last; d++) {
+            if (stride[last] == size ? count[d] > count[next] : stride[d] == size && count[d] > 1) { next = d; }
         }
         for (d = 0; d < last; d++) { if (d != next) { order[outer] = d; at[outer++] = 0; } }
         for (;;) {
             if (stride[last] == size) {
                 tj_runs(from, stride[next], to, step[next], count[next], count[last] * size);
-            } else if (stride[next] == size && count[next] > 1) {
+            } else if (stride[next] == size && count[next] > 1 && (stride[last] || count[last] < TJ_SIDE)) {
                 TJ_BY_SIZE(size, turned, from, count[next], step[next], count[last], stride[last], to)
             } else {
                 for (i = 0; i < count[next]; i++) {

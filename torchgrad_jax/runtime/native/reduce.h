@@ -81,17 +81,21 @@ TJ_INLINE void TJ_NAMED(tj_blocks)(const int which, const TJ_REAL* x, TJ_REAL* o
     for (; c < count; c++) { TJ_NAMED(tj_columns)(which, 1, x + c, out + c, n, stride); }
 }
 /* `rows` rows of n elements, one of each; or, where there are none, `count` columns of n rows. */
-#define TJ_REDUCES(name, which)                                                                                                   \
-    TJ_CLONES static void name(const TJ_REAL* x, TJ_REAL* out, int64_t rows, int64_t n, int64_t stride, int64_t count) {          \
-        int64_t i, apart = rows ? n : 1;                                                                                          \
-        int exact = 0;                                                                                                            \
-        if (rows) { TJ_NAMED(tj_rows)(which, x, out, rows, n); }                                                                  \
-        else { TJ_NAMED(tj_blocks)(which, x, out, n, stride, count); }                                                            \
-        if (which == TJ_SUM || which == TJ_PRODUCT || !TJ_FLOATS) { return; }                                                     \
-        for (i = 0; i < (rows ? 1 : n) && !exact; i++) { exact = TJ_NAMED(tj_has_no_number)(x + i * stride, rows ? rows * n : count); } \
-        for (i = 0; i < rows + count; i++) {                                                                                      \
-            if (exact || out[i] == 0) { out[i] = TJ_NAMED(tj_exact)(which, x + i * apart, n, rows ? 1 : stride); }                \
-        }                                                                                                                         \
+TJ_INLINE void TJ_NAMED(tj_reduce_once)(const int which, const TJ_REAL* x, TJ_REAL* out, int64_t rows, int64_t n, int64_t stride, int64_t count) {
+    int64_t i, apart = rows ? n : 1;
+    int exact = 0;
+    if (rows) { TJ_NAMED(tj_rows)(which, x, out, rows, n); }
+    else { TJ_NAMED(tj_blocks)(which, x, out, n, stride, count); }
+    if (which == TJ_SUM || which == TJ_PRODUCT || !TJ_FLOATS) { return; }
+    for (i = 0; i < (rows ? 1 : n) && !exact; i++) { exact = TJ_NAMED(tj_has_no_number)(x + i * stride, rows ? rows * n : count); }
+    for (i = 0; i < rows + count; i++) {
+        if (exact || out[i] == 0) { out[i] = TJ_NAMED(tj_exact)(which, x + i * apart, n, rows ? 1 : stride); }
+    }
+}
+/* That so many times, of what lies one after the other. */
+#define TJ_REDUCES(name, which)                                                                                                         \
+    TJ_CLONES static void name(const TJ_REAL* x, TJ_REAL* out, int64_t rows, int64_t n, int64_t stride, int64_t count, int64_t times) { \
+        for (; times > 0; times--, x += n * stride, out += count) { TJ_NAMED(tj_reduce_once)(which, x, out, rows, n, stride, count); }  \
     }
 TJ_REDUCES(TJ_NAMED(tj_sum), TJ_SUM)
 TJ_REDUCES(TJ_NAMED(tj_largest), TJ_LARGEST)
@@ -102,7 +106,7 @@ TJ_REDUCES(TJ_NAMED(tj_product), TJ_PRODUCT)
 
 static void TJ_NAMED(tj_reduce_piece)(const void* reduction, int64_t piece, tj_hand* hand) {
     const tj_reduction* r = (const tj_reduction*)reduction;
-    void (*reduce)(const TJ_REAL*, TJ_REAL*, int64_t, int64_t, int64_t, int64_t) =
+    void (*reduce)(const TJ_REAL*, TJ_REAL*, int64_t, int64_t, int64_t, int64_t, int64_t) =
         r->which == TJ_SUM ? TJ_NAMED(tj_sum) : r->which == TJ_PRODUCT ? TJ_NAMED(tj_product) : r->which == TJ_LARGEST ? TJ_NAMED(tj_largest)
                                                                                               : TJ_NAMED(tj_smallest);
     const TJ_REAL* x = (const TJ_REAL*)r->x;
@@ -110,7 +114,11 @@ static void TJ_NAMED(tj_reduce_piece)(const void* reduction, int64_t piece, tj_h
     int64_t unit = piece * r->together, last = unit + r->together < r->units ? unit + r->together : r->units;
     (void)hand;
     if (r->inner == 1 && r->parts == 1) {
-        reduce(x + unit * r->n, out + unit, last - unit, r->n, 1, 0);
+        reduce(x + unit * r->n, out + unit, last - unit, r->n, 1, 0, 1);
+        return;
+    }
+    if (r->chunks == 1 && r->parts == 1) {
+        reduce(x + unit * r->n * r->inner, out + unit * r->inner, 0, r->n, r->inner, r->inner, last - unit);
         return;
     }
     for (; unit < last; unit++) {
@@ -119,7 +127,7 @@ static void TJ_NAMED(tj_reduce_piece)(const void* reduction, int64_t piece, tj_h
         int64_t n = first + r->length < r->n ? r->length : r->n - first, count = column + TJ_COLUMNS < r->inner ? TJ_COLUMNS : r->inner - column;
         const TJ_REAL* from = x + (o * r->n + first) * r->inner + column;
         TJ_REAL* to = out + (o * r->parts + part) * r->inner + column;
-        if (r->inner == 1) { reduce(from, to, 1, n, 1, 0); }
-        else { reduce(from, to, 0, n, r->inner, count); }
+        if (r->inner == 1) { reduce(from, to, 1, n, 1, 0, 1); }
+        else { reduce(from, to, 0, n, r->inner, count, 1); }
     }
 }

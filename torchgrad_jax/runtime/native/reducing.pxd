@@ -57,6 +57,7 @@ cdef extern from *:
     static int tj_reduce(const tj_call* call, int which, int kind, const void* x, void* out, int64_t outer, int64_t n, int64_t inner) {
         int64_t parts = 1;
         void* made;
+        if (n == 1) { inner *= outer, outer = 1; }
         if (outer * tj_pieces(inner, TJ_COLUMNS) < TJ_CUTS && outer * n * inner >= TJ_REDUCED_ALONE && n >= TJ_CUTS * TJ_CUTS) {
             parts = tj_pieces(n, tj_pieces(n, TJ_CUTS));
         }
