@@ -1,6 +1,8 @@
 """`torchgrad_jax.operators.kernels.generator` against PyTorch's CPU generator, live and by stored samples."""
 
 import random
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -114,6 +116,16 @@ def test_bernoulli_method_unknown():
 
 
 # ---- seed and state -------------------------------------------------------------------------------------------------
+
+
+def test_an_unseeded_process_has_a_seed_of_its_own():
+    """As PyTorch's has. A new generator begins with the same one."""
+    code = "import torchgrad_jax as torch; print(torch.initial_seed(), torch.Generator().initial_seed(), torch.rand(2).tolist())"
+    first, second = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split(maxsplit=2) for _ in range(2)
+    ]
+    assert first[1] == second[1] == "67280421310721"
+    assert first[0] != second[0] and first[2] != second[2]
 
 
 def test_seed_and_state():

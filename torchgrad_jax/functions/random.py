@@ -62,6 +62,7 @@ class Generator(host.Generator):
 
 Generator.__module__ = "torchgrad_jax"  # where pickles look for it
 default_generator = public("torch.default_generator")(Generator())
+default_generator.seed()  # another one in each process; a new `Generator` begins with the same
 
 
 @public("torch")
