@@ -59,16 +59,22 @@ cdef extern from *:
         }
     }
     #define TJ_DIMENSIONS 64
-    static void tj_move(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
-        Py_ssize_t count[TJ_DIMENSIONS + 2], stride[TJ_DIMENSIONS + 2], step[TJ_DIMENSIONS + 2], at[TJ_DIMENSIONS + 2], i, k;
-        int n = 0, d, last, next, outer = 0, order[TJ_DIMENSIONS + 2];
+    /* Dimensions that follow one another in memory as one: how many there are then, -1 where one has nothing. */
+    static int tj_together(int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t* count, Py_ssize_t* stride) {
+        int n = 0, d;
         for (d = 0; d < ndim; d++) {
-            if (shape[d] == 0) { return; }
+            if (shape[d] == 0) { return -1; }
             if (shape[d] == 1) { continue; }
             if (n && stride[n - 1] == strides[d] * shape[d]) { count[n - 1] *= shape[d]; stride[n - 1] = strides[d]; continue; }
             count[n] = shape[d];
             stride[n++] = strides[d];
         }
+        return n;
+    }
+    static void tj_move(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
+        Py_ssize_t count[TJ_DIMENSIONS + 2], stride[TJ_DIMENSIONS + 2], step[TJ_DIMENSIONS + 2], at[TJ_DIMENSIONS + 2], i, k;
+        int n = tj_together(ndim, shape, strides, count, stride), d, last, next, outer = 0, order[TJ_DIMENSIONS + 2];
+        if (n < 0) { return; }
         while (n < 2) {  /* as many as the two inner loops are of */
             for (d = n; d > 0; d--) { count[d] = count[d - 1]; stride[d] = stride[d - 1]; }
             count[0] = 1;
@@ -107,14 +113,8 @@ cdef extern from *:
     /* What lies in one piece to where there are gaps between its parts. */
     static void tj_into_part(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
         Py_ssize_t count[TJ_DIMENSIONS + 1], stride[TJ_DIMENSIONS + 1], at[TJ_DIMENSIONS + 1], run = size;
-        int n = 0, d;
-        for (d = 0; d < ndim; d++) {
-            if (shape[d] == 0) { return; }
-            if (shape[d] == 1) { continue; }
-            if (n && stride[n - 1] == strides[d] * shape[d]) { count[n - 1] *= shape[d]; stride[n - 1] = strides[d]; continue; }
-            count[n] = shape[d];
-            stride[n++] = strides[d];
-        }
+        int n = tj_together(ndim, shape, strides, count, stride), d;
+        if (n < 0) { return; }
         if (n && stride[n - 1] == size) { run *= count[--n]; }
         if (!n) {
             memcpy(to, from, run);
@@ -138,31 +138,27 @@ cdef extern from *:
     void tj_move(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
 
 
-cdef inline int move(object array, object made) except -1:
+cdef inline int _copy(object array, int lies, object made, int asked, bint apart) except -1:
     cdef Py_buffer source
     cdef Py_buffer target
-    arrays.view(array, &source, PyBUF_STRIDED_RO)
+    arrays.view(array, &source, lies)
     try:
-        arrays.view(made, &target, PyBUF_ANY_CONTIGUOUS | PyBUF_WRITABLE)
+        arrays.view(made, &target, asked | PyBUF_WRITABLE)
     except BaseException:
         PyBuffer_Release(&source)
         raise
-    tj_move(<char*>source.buf, <char*>target.buf, source.ndim, source.shape, source.strides, source.itemsize)
+    if apart:
+        tj_into_part(<char*>source.buf, <char*>target.buf, target.ndim, target.shape, target.strides, target.itemsize)
+    else:
+        tj_move(<char*>source.buf, <char*>target.buf, source.ndim, source.shape, source.strides, source.itemsize)
     PyBuffer_Release(&target)
     PyBuffer_Release(&source)
     return 0
+
+
+cdef inline int move(object array, object made) except -1:
+    return _copy(array, PyBUF_STRIDED_RO, made, PyBUF_ANY_CONTIGUOUS, False)
 
 
 cdef inline int put(object array, object part) except -1:
-    cdef Py_buffer source
-    cdef Py_buffer target
-    arrays.view(array, &source, PyBUF_ANY_CONTIGUOUS)
-    try:
-        arrays.view(part, &target, PyBUF_STRIDED_RO | PyBUF_WRITABLE)
-    except BaseException:
-        PyBuffer_Release(&source)
-        raise
-    tj_into_part(<char*>source.buf, <char*>target.buf, target.ndim, target.shape, target.strides, target.itemsize)
-    PyBuffer_Release(&target)
-    PyBuffer_Release(&source)
-    return 0
+    return _copy(array, PyBUF_ANY_CONTIGUOUS, part, PyBUF_STRIDED_RO, True)
