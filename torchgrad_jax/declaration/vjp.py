@@ -162,7 +162,7 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
         def of_avals(function: Any) -> Any:
             return lambda grad, *saved: function(grad, avals, *saved, **keywords)
 
-        of_all = numpy_forms.applied(wanted, of_avals)._replace(steps=None if wanted.steps is None else of_avals(wanted.steps))
+        of_all = numpy_forms.applied(wanted, of_avals)
         return lambda specs: of_all if specs[0] is sig.avals[0] else None
     form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
     several = form is not None and type(bound.layout[0]) is int
@@ -188,7 +188,6 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
         alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]
         if several:  # they were not converted to a common dtype
             alike += [s.dtype == grads[0].dtype for s in sig.specs if isinstance(s, Aval)]
-        found = numpy_forms.applied(form, on_operands) if all(alike) else None
-        return found if found is None or found.steps is None else found._replace(steps=on_operands(found.steps))
+        return numpy_forms.applied(form, on_operands) if all(alike) else None
 
     return numpy_form

@@ -103,6 +103,20 @@ def _mean_of_array(x: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> np.nda
     return found[tuple([None if d in dims else slice(None) for d in range(x.ndim)])] if keepdim and dims else found
 
 
+@lru_cache(1024)
+def _keeping(dims: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """What sums arrays of a shape over these dimensions, which are left with size 1."""
+    total, kept = summing(dims, dtype), tuple([1 if d in dims else n for d, n in enumerate(shape)])
+    return lambda x: np.asarray(total(x)).reshape(kept)
+
+
+def _mean_steps(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    """The division is a step of its own, so that it goes with what is element-wise behind it."""
+    dims = wrap_dims(dim, x.ndim)
+    total = _keeping(dims, x.shape, x.dtype) if keepdim else summing(dims, x.dtype)
+    return [(total, (0,)), (np.true_divide, (-1, np.array(count_of(x.shape, dims), x.dtype)))]
+
+
 def _mean_result(x: np.ndarray, dim: Any, keepdim: bool, dtype: Any) -> np.ndarray | None:
     if x.dtype.char not in "fd" or dtype not in (None, x.dtype) or x.size < 2:
         return None
@@ -144,7 +158,7 @@ def _spread_form(divided: bool) -> forms.Forms:
 for _name, _function in (("sum", _sum), ("mean", _mean)):
     _options: dict[str, Any] = {"linear": True, "numpy_vjp": _spread_form(_name == "mean")}
     if _name == "mean":  # it knows how many elements there are, so that no size is like another
-        _options["numpy"] = forms.Forms(_mean_of_array, _mean_result, planned=True)
+        _options["numpy"] = forms.Forms(_mean_of_array, _mean_result, True, steps=_mean_steps)
     _sizes = "self_sym_sizes self_sym_numel" if _name == "mean" else "self_sym_sizes"
     op(f"{_name}(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", attributes=_sizes, **_options)(_function)
     op(f"{_name}_dim(Tensor self, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None)", method=False, toplevel=False,

@@ -17,10 +17,11 @@ class Forms(NamedTuple):
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, or of the results where these are more,
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
-    well. steps: gives, of such arrays, for each result a function and the places of the operands that it is of, None where there are none: what a
-    program is merged of. They make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its
-    jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only. often: for so many new programs it is
-    taken, and after them the plan, which has loops of its own and has paid for its trace by then; 0: always.
+    well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for what the first, second ... of them gives,
+    constant arrays. The last ones give the results. None where there are none. They are what a program is merged of, and make memory of their own, but
+    for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it takes
+    besides, of which XLA's programs take a part only. often: for so many new programs it is taken, and after them the plan, which has loops of its own
+    and has paid for its trace by then; 0: always.
     """
 
     function: Callable[..., Any]
@@ -37,8 +38,8 @@ class Forms(NamedTuple):
 
     def changed(self, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Forms:
         """Each of the functions by what `change` makes of it."""
-        result, overwriting = [None if f is None else change(f) for f in (self.result, self.overwriting)]
-        return self._replace(function=change(self.function), result=result, overwriting=overwriting)
+        result, overwriting, steps = [None if f is None else change(f) for f in (self.result, self.overwriting, self.steps)]
+        return self._replace(function=change(self.function), result=result, overwriting=overwriting, steps=steps)
 
 
 class NumPyForm:

@@ -53,9 +53,7 @@ class Merged:
             reads = [slots[name] for name in part.operands]
             slots.update(zip(part.results, made, strict=True))
             if isinstance(part.plan, NumPyForm) and part.plan.steps is not None:
-                for (function, places), slot in zip(part.plan.steps, made, strict=True):
-                    fresh = type(function) is not Spread or function.fresh
-                    steps.append(Call(function, [reads[p] for p in places], [slot], fresh))
+                free = _insert_steps(part.plan.steps, reads, made, steps, constants, free)
             elif isinstance(part.plan, NumPyForm) and part.plan.single and not reads and (array := part.plan.function()).nbytes <= FOLDED_BYTES:
                 constants[made[0]] = array
             elif isinstance(part.plan, NumPyForm) and part.plan.single:
@@ -159,6 +157,23 @@ def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[Assi
         steps.append(Call(step.function, reads, made, step.fresh, step.overwriting))
     for slot, name in zip(plan.outputs, part.results, strict=True):
         slots[name] = own[slot]
+    return free
+
+
+def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: list[Assignable], constants: dict[int, Any], free: int) -> int:
+    """Append the steps of a form, see `Forms`. Returns the next slot that is free."""
+    own = [*range(free, free + len(of) - len(made)), *made]
+    free += len(of) - len(made)
+    for (function, places), slot in zip(of, own, strict=True):
+        operands: list[int] = []
+        for p in places:
+            if isinstance(p, int):
+                operands.append(reads[p] if p >= 0 else own[~p])
+            else:
+                constants[free] = p
+                operands.append(free)
+                free += 1
+        steps.append(Call(function, operands, [slot], type(function) is not Spread or function.fresh))
     return free
 
 
