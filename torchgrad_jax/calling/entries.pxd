@@ -15,8 +15,15 @@ cdef class Several:
     cdef public tuple items
 
 
+cdef class Part:
+    cdef public object bound, known, begin
+    cdef public tuple places, numbers
+    cdef public Called called
+    cdef public bint viewing, in_rows
+
+
 cdef class Entry:
-    cdef public tuple args, names, values, places, numbers, twins
+    cdef public tuple args, names, values, places, numbers, parts, twins
     cdef public Entry after
     cdef public bint follows, named, silent
     cdef public Py_ssize_t pick
@@ -25,7 +32,7 @@ cdef class Entry:
 
 
 cdef class Calls:
-    cdef public dict entries
+    cdef public dict entries, unclear
     cdef public Py_ssize_t count
     cdef public Entry last
     cdef public Py_ssize_t left

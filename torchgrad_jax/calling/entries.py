@@ -36,6 +36,19 @@ class Several:
         self.kind, self.items = kind, items
 
 
+class Part:
+    """One of several operations that calls come to. bound, places, numbers, called, known, begin: see Entry; places count the results of the parts
+    before it after the tensors. viewing: whether it is a view, of which `known` is found when it is first made. in_rows: whether the function has
+    the result in row-major order, whatever the operator's rule is."""
+
+    __slots__ = ("bound", "places", "numbers", "called", "viewing", "in_rows", "known", "begin")
+
+    def __init__(self, bound: Any, places: tuple[int, ...], numbers: tuple[Any, ...], called: Any, viewing: bool, in_rows: bool) -> None:
+        self.bound, self.places, self.numbers, self.called, self.viewing, self.in_rows = bound, places, numbers, called, viewing, in_rows
+        self.known: Any = None
+        self.begin: Any = numbers[0] if viewing and numbers else None
+
+
 class Entry:
     """Calls of one kind. args, names, values: the arguments, tensors as Like, and those by name. follows: whether graphs are recorded. after: what
     kind came after it last.
@@ -44,12 +57,13 @@ class Entry:
     `numbers`. called: where it is one of one or two operands; known, begin: where it is a view; together: where it is several, see `Latest`.
     wrap: what makes the result of the operation's; named: whether it is a class of `return_types`. pick: which of several results it is. array: the
     content of what is made of no tensor, and of no operation. silent: whether what writes returns nothing. order: in which order the result is
-    laid out then, where the function does that. twins: pairs of places where the same tensor was given, None where all were others.
+    laid out then, where the function does that. parts: what it comes to where that is several operations. twins: pairs of places where the same
+    tensor was given, None where all were others.
     """
 
     __slots__ = (
         "args", "names", "values", "follows", "after", "bound", "places", "numbers", "called", "known", "begin", "together", "wrap", "named", "pick",
-        "array", "silent", "order", "twins",
+        "array", "silent", "order", "parts", "twins",
     )  # fmt: skip
 
     def __init__(self, args: tuple[Any, ...], names: tuple[str, ...], values: tuple[Any, ...], follows: bool) -> None:
@@ -68,6 +82,7 @@ class Entry:
         self.array: Any = None
         self.silent = False
         self.order: Any = None
+        self.parts: Any = None
         self.twins: Any = None
 
 
@@ -78,10 +93,10 @@ class Calls:
     still looked for in vain. bounds: whether it matters between which numbers its tensors of integers are. makes: whether it makes tensors of no
     other's content; alike: like a first one, of which it asks no number as it does of other tensors. writes: whether it writes to its first argument.
     joins: whether it does MANY tensors otherwise where they are there already. divides: whether it asks its second argument for its elements, if it
-    has integers.
+    has integers. unclear: how often it was not told what calls with a mark came to.
     """
 
-    __slots__ = ("entries", "count", "last", "left", "bounds", "makes", "alike", "writes", "joins", "divides", "__weakref__")
+    __slots__ = ("entries", "count", "last", "left", "unclear", "bounds", "makes", "alike", "writes", "joins", "divides", "__weakref__")
 
     def __init__(
         self, bounds: bool = False, makes: bool = False, alike: bool = False, writes: bool = False, joins: bool = False, divides: bool = False
@@ -91,6 +106,7 @@ class Calls:
         self.count = 0
         self.last: Any = None
         self.left = PATIENCE
+        self.unclear: dict[Any, int] = {}
         _all.append(weakref.ref(self))
 
     def kinds(self) -> list[Entry]:
@@ -99,7 +115,7 @@ class Calls:
 
     def forget(self) -> None:
         """What calls come to may be otherwise from now on."""
-        self.entries, self.count, self.last, self.left = {}, 0, None, PATIENCE
+        self.entries, self.count, self.last, self.left, self.unclear = {}, 0, None, PATIENCE, {}
 
 
 _all: list[weakref.ref[Calls]] = []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.calling.entries import MANY, PATIENCE, Calls, Entry, Like, Several, mark, told_of
 from torchgrad_jax.calling.return_types import ReturnType
-from torchgrad_jax.core.dispatch import apply
+from torchgrad_jax.calling.several import called_of, parts_of, slots_of
 from torchgrad_jax.core.fields import needs_grad
-from torchgrad_jax.core.hot import Called
 from torchgrad_jax.core.order import LaidOut, kinds_of, plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
@@ -32,6 +30,8 @@ _PLAIN = frozenset((int, bool, float, str, type(None), dtypes.dtype, device, mem
 _SEQUENCES = frozenset((tuple, list, Size))
 # Operators that make several views.
 _TOGETHER = frozenset(("split", "split_with_sizes", "unbind"))
+# How often one looks again at calls with a mark of which it was not told what they came to.
+_TRIES = 4
 # Of what is made of no tensor, contents of so many bytes are kept.
 _SMALL = 1 << 12
 
@@ -86,9 +86,21 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
         entry.bound = None
     elif not _read_off(entry, epoch, before, tensors, made, calls):
         entry.bound = None
-        if entry.array is None and calls.left > PATIENCE // 2:  # the next call may be clearer: of other tensors, or of views that are up to date
+        if entry.array is None and entry.parts is None and _may_be_clearer(calls, args):
             return
     _keep(calls, entry, args)
+
+
+def _may_be_clearer(calls: Calls, args: tuple[Any, ...]) -> bool:
+    """Whether the next call may tell more: of other tensors, or of views that are up to date."""
+    if calls.left <= PATIENCE // 2:
+        return False
+    marked = mark(args)
+    tried = calls.unclear.get(marked, 0)
+    if len(calls.unclear) >= MOST:
+        calls.unclear.clear()
+    calls.unclear[marked] = tried + 1
+    return tried < _TRIES
 
 
 def _is_asked(divisor: Any) -> bool:
@@ -177,18 +189,13 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     above: Any = step.parent
     while above is not before:
         if above is None or above.signature is not None:
+            entry.parts = None if makes or above is None else parts_of(epoch, before, tensors, _singly(entry, tensors), made)
             return False
         above = above.parent
     if sig is None or not _is_returned(entry, epoch, step, made):
         return False
-    slots: dict[int, int] = {}
     singly = _singly(entry, tensors)
-    for place in singly:
-        value = tensors[place]._content()
-        slot = value.slot if value.epoch is epoch else epoch.foreign.get(value)
-        if slot is None:
-            continue
-        slots[slot] = -1 if slot in slots else place
+    slots = slots_of(epoch, tensors, singly)
     places = [slots.get(arg, -1) if type(arg) is int else -2 for arg in step.args]
     if -1 in places or not (makes or (places and set(places).issuperset(singly))):  # a tensor may be asked for a number
         return False
@@ -203,9 +210,8 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     if not arranged and not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
         return False
     laid = step.bop.order is not None or entry.order is not None
-    of_two = len(places) == 2 and (places[1] >= 0 or type(entry.numbers[0]) in (int, float))
-    if not laid and entry.wrap is None and sig.single and places and places[0] >= 0 and (len(places) == 1 or of_two):
-        entry.called = Called(step.bop, step.bop.name, partial(_applied, step.bop), True)
+    if not laid and entry.wrap is None and sig.single:
+        entry.called = called_of(step.bop, entry.places, entry.numbers)
     return True
 
 
@@ -229,10 +235,6 @@ def _is_laid_out(entry: Entry, step: Step, operands: list[Any], made: Any) -> bo
         return False
     entry.order = dense_order(made._aval.shape, made._strides())
     return entry.order is not None
-
-
-def _applied(bound: Any, *operands: Any) -> Any:
-    return apply(bound, operands)
 
 
 def _is_content(entry: Entry, made: Any) -> bool:

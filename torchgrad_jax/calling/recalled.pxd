@@ -1,10 +1,11 @@
 cimport cython
 
-from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Several, mark, told_of
+from torchgrad_jax.calling.entries cimport Calls, Entry, Like, Part, Several, mark, told_of
 from torchgrad_jax.core.dispatch cimport apply
 from torchgrad_jax.core.fields cimport TensorFields, content_of, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two, write_plainly
-from torchgrad_jax.core.viewing cimport made_again, made_together
+from torchgrad_jax.core.order cimport in_rows
+from torchgrad_jax.core.viewing cimport known_as, made_again, made_together
 from torchgrad_jax.memory.fields cimport ViewFields
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
@@ -30,5 +31,8 @@ cdef bint _is_within(Like like, Value content) except -1
 cdef object _written(Calls calls, Recorder rec, object found, list got, object otherwise, tuple args, dict kwargs)
 @cython.locals(called=Called, second=Py_ssize_t)
 cdef object _again(Entry entry, list got)
-@cython.locals(operands=list, i=Py_ssize_t, place=Py_ssize_t)
+@cython.locals(part=Part, called=Called, second=Py_ssize_t)
+cdef object _in_parts(Entry entry, list got)
 cdef list _operands(Entry entry, list got)
+@cython.locals(operands=list, i=Py_ssize_t, place=Py_ssize_t)
+cdef list _of(tuple places, tuple numbers, list got)

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from math import copysign
 from typing import Any
 
-from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Several, mark, told_of
+from torchgrad_jax.calling.entries import PATIENCE, Calls, Entry, Like, Part, Several, mark, told_of
 from torchgrad_jax.calling.learning import begin_write, learn, learn_write
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.fields import content_of, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two, write_plainly
 from torchgrad_jax.core.made import created
-from torchgrad_jax.core.order import LaidOut, lay_out
+from torchgrad_jax.core.order import LaidOut, in_rows, lay_out
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.viewing import made_again, made_together
+from torchgrad_jax.core.viewing import known_as, made_again, made_together
 from torchgrad_jax.memory.storage import Storage, View
 from torchgrad_jax.runtime import device as devices
 from torchgrad_jax.runtime import user_code
@@ -62,6 +62,8 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
         return _written(calls, rec, found, got, otherwise, args, kwargs)
     if found is not None:
         if found.bound is None:
+            if found.parts is not None and not View.replayed_somewhere:
+                return _in_parts(found, got)
             return otherwise(*args, **kwargs) if found.array is None else _with_content(found.array)
         if found.known is None and found.together is None:
             return _again(found, got)
@@ -233,13 +235,38 @@ def _again(entry: Entry, got: list[Any]) -> Any:
     return made if entry.wrap is None else tuple.__new__(entry.wrap, made) if entry.named else entry.wrap(made)
 
 
+def _in_parts(entry: Entry, got: list[Any]) -> Any:
+    """Record the operations of an Entry, one after the other, of these tensors, to which it adds the results."""
+    for p in entry.parts:
+        part: Part = p
+        called: Called = part.called
+        first = got[part.places[0]]
+        if part.viewing:
+            if part.known is None:
+                part.known = known_as(part.bound, first)
+            made = made_again(part.known, first, part.begin)
+        elif called is None:
+            made = apply(part.bound, _of(part.places, part.numbers, got))
+        elif len(part.places) == 1:
+            made = of_one(called, first)
+        else:
+            second = part.places[1]
+            made = of_two(called, first, got[second] if second >= 0 else part.numbers[0])
+        got.append(in_rows(made) if part.in_rows else made)
+    return got[-1]
+
+
 def _operands(entry: Entry, got: list[Any]) -> list[Any]:
+    return _of(entry.places, entry.numbers, got)
+
+
+def _of(places: tuple[int, ...], numbers: tuple[Any, ...], got: list[Any]) -> list[Any]:
     operands: list[Any] = []
     i = 0
-    for place in entry.places:
+    for place in places:
         if place >= 0:
             operands.append(got[place])
         else:
-            operands.append(entry.numbers[i])
+            operands.append(numbers[i])
             i += 1
     return operands

@@ -8,6 +8,7 @@ from torchgrad_jax.runtime.value cimport Value
 
 @cython.locals(value=Value)
 cpdef TensorFields arrange(TensorFields t, object order, object strides=*)
+cpdef TensorFields in_rows(TensorFields t)
 @cython.locals(view=ViewFields)
 cpdef bint plain(TensorFields t) except -1
 cdef bint _unplaced(TensorFields t) except -1

@@ -476,6 +476,12 @@ def _known_view(name: str, t: Tensor, arguments: tuple[Any, ...]) -> _Known:
     return known
 
 
+def known_as(bound: Any, t: Tensor) -> Any:
+    """The kind of view that an operation, bound, is of a tensor."""
+    name = bound.operator.name
+    return _known_view(name, t, tuple(bound.statics.values()))
+
+
 def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset: int, node: str = "default") -> Tensor:
     parent, rec = t._view, per_thread.recorder
     if parent is not None:
