@@ -14,7 +14,8 @@ F = tj.nn.functional
 CALLS = (
     "a @ b", "a @ v", "v @ b", "a @ c", "d @ c[:, :, 0:3]", "d @ d.transpose(-1, -2)", "b @ c", "a @ b.t()", "c.transpose(1, 2) @ b",
     "tj.einsum('bij,jk->bik', a, b)", "tj.einsum('bhqd,bhkd->bhqk', d, d)", "tj.einsum('bqhd,bkhd->bhqk', d, d)", "tj.einsum('bij,bjk->bk', a, c)",
-    "tj.tensordot(a, b, dims=1)", "tj.outer(v, v)", "tj.kron(b, b[:2])", "tj.diff(b)", "d.transpose(1, 2).reshape(2, 3, 8)", "d.permute(0, 2, 1, 3).flatten(2)",
+    "tj.tensordot(a, b, dims=1)", "tj.outer(v, v)", "tj.kron(b, b[:2])", "tj.diff(b)",
+    "d.transpose(1, 2).reshape(2, 3, 8)", "d.permute(0, 2, 1, 3).flatten(2)",
     "F.normalize(a, dim=-1)", "F.cosine_similarity(a, a.flip(0), dim=-1)", "F.pairwise_distance(b, b + 1)", "F.rms_norm(a, (4,))",
     "F.kl_div(b, b.detach().abs(), reduction='batchmean')", "tj.matmul(d, b)",
 )  # fmt: skip
