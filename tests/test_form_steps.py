@@ -47,9 +47,9 @@ def test_a_mean_of_a_size_that_is_new_is_not_traced(monkeypatch):
 
 def test_steps_may_be_of_operands_of_earlier_ones_and_of_constants():
     ten = np.array(10.0)
-    steps = [(np.add, (0, 1)), (np.multiply, (-1, ten)), (np.subtract, (-2, 0)), (np.negative, (-1,))]
+    steps: list = [(np.add, (0, 1)), (np.multiply, (-1, ten)), (np.subtract, (-2, 0)), (np.negative, (-1,))]
     form = NumPyForm(Forms(lambda a, b: ((a + b) * ten - a, -(a + b))), False, 0, 1)
-    form.steps = steps
+    form.step_by(lambda: steps)
     merged = Merged([Part(form, ["a", "b"], ["c", "d"]), Part(form, ["d", "c"], ["e", "f"])], ["a", "b"], ["c", "d", "e", "f"])
     a, b = np.arange(3.0), np.arange(3.0) ** 2
     for _ in range(3):
@@ -58,3 +58,31 @@ def test_steps_may_be_of_operands_of_earlier_ones_and_of_constants():
         np.testing.assert_array_equal(d, -(a + b))
         np.testing.assert_array_equal(e, (c + d) * 10 - d)
         np.testing.assert_array_equal(f, -(c + d))
+
+
+def test_a_step_may_give_several_results():
+    """Of which the last ones are the operator's."""
+    form = NumPyForm(Forms(lambda a: (a.max(), a.sum()), fresh=True), False, 0, 1)
+    form.step_by(lambda: [(lambda a: [a.min(), a.max()], (0,), 2), (np.sum, (0,))])
+    merged = Merged([Part(form, ["a"], ["largest", "sum"])], ["a"], ["largest", "sum"])
+    for _ in range(3):
+        assert [float(x) for x in merged([np.arange(4.0)])] == [3, 6]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("shape", [(7, 5), (5, 100), (100, 5), (3, 4, 6)])
+@pytest.mark.parametrize("call", [
+    "x.max(0)", "x.min(-1)", "x.max(1, keepdim=True)", "x.argmax(0)", "x.argmin(-1)", "x.argmax(-1, keepdim=True)", "x.argmax()", "x.cumsum(0)",
+    "x.cumsum(-1)", "x.cumprod(0)", "x.cummax(0)", "x.cummin(-1)", "x.median(0)", "x.kthvalue(2, 1)", "x.double().logcumsumexp(0)",
+    "x.cumsum(0, dtype=tj.float64)", "x.nanmedian(-1, keepdim=True)",
+])  # fmt: skip
+def test_loops_along_a_dimension_have_the_same_results_in_each_run(call, shape, dtype):
+    x = tj.from_numpy((np.random.default_rng(1).standard_normal(shape) * 3).astype(dtype))
+    code, found = compile(call, call, "eval"), []
+    for _ in range(6):
+        made = eval(code, {"x": x * 1, "tj": tj})
+        made = made if isinstance(made, tuple) else (made,)
+        found.append([(t.numpy().tobytes(), t.shape, t.dtype) for t in made])
+    assert found == found[:1] * 6
+    expected = eval(code, {"x": tj.from_numpy(x.numpy()[None]).squeeze(0), "tj": tj})
+    assert [(t.shape, t.dtype) for t in (expected if isinstance(expected, tuple) else (expected,))] == [(s, d) for _, s, d in found[0]]

@@ -53,7 +53,7 @@ def bound_to(name: str, call: tuple[Any, ...], dtype: Any = np.float32) -> tuple
 
 def assert_is_the_plan(sig: Signature, operands: list[Any]) -> None:
     form: Any = sig.baseline
-    by_plan: Any = sig.in_lists
+    by_plan: Any = sig.in_lists if sig.baseline.planned else sig._plan()
     assert isinstance(form, NumPyForm), ("it was traced", sig.bop, sig.specs)
     assert not isinstance(by_plan, NumPyForm)
     with np.errstate(all="ignore"):

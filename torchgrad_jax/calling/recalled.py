@@ -63,7 +63,9 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
     if found is not None:
         if found.bound is None:
             if found.parts is not None and not View.replayed_somewhere:
-                return _in_parts(found, got)
+                made = _in_parts(found, got)
+                if made is not None:
+                    return made
             return otherwise(*args, **kwargs) if found.array is None else _with_content(found.array)
         if found.known is None and found.together is None:
             return _again(found, got)
@@ -236,14 +238,19 @@ def _again(entry: Entry, got: list[Any]) -> Any:
 
 
 def _in_parts(entry: Entry, got: list[Any]) -> Any:
-    """Record the operations of an Entry, one after the other, of these tensors, to which it adds the results."""
+    """Record the operations of an Entry, one after the other, of these tensors, to which it adds the results. None where a part is no view by
+    itself: its function looks at contents, however they lie."""
     for p in entry.parts:
         part: Part = p
         called: Called = part.called
         first = got[part.places[0]]
         if part.viewing:
             if part.known is None:
-                part.known = known_as(part.bound, first)
+                try:
+                    part.known = known_as(part.bound, first)
+                except RuntimeError:
+                    entry.parts = None
+                    return None
             made = made_again(part.known, first, part.begin)
         elif called is None:
             made = apply(part.bound, _of(part.places, part.numbers, got))

@@ -12,6 +12,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.declaration.numpy_placing import gradient, without
 from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.carrying import ALONG, Loop
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.loops import AT_PLACE, LOOPS, MEDIAN, MEDIAN_OF_NUMBERS, along, how_along
 from torchgrad_jax.runtime.native import handlers
@@ -57,14 +58,25 @@ def _sums_behind_result(grad: Array, aval: Aval, dim: int, dtype: Any) -> Array 
     return stand_in(grad.shape, aval.dtype) if grad.size and grad.ndim and -grad.ndim <= dim < grad.ndim else None
 
 
+def _step(name: str, x: Array, dim: int, told: Shape, *results: tuple[Shape, Any]) -> Any:
+    """A loop as the one step of a merged program. results: their shapes and dtypes."""
+    how = how_along(name, x, dim=dim % x.ndim - x.ndim, length=x.shape[dim], told=told)
+    return [(Loop(ALONG, how, [(shape, np.dtype(dtype)) for shape, dtype in results]), (0,), len(results))]
+
+
 def _of(fold: np.ufunc, result: Any) -> Forms:
+    name = "running_sum" if fold is np.add else "running_product"
+
+    def steps(x: Array, dim: int, dtype: Any) -> Any:
+        return _step(name, x, dim, (0,), (x.shape, x.dtype)) if _target(x, dtype) == x.dtype and _is_for_loops(x, dim=dim) else None
+
     def running(x: Array, dim: int, dtype: Any) -> Array:
         target = _target(x, dtype)
         given = converted(x, target)
         found = _by_loop(fold, given, dim)
         return _folded(fold, given, dim, target) if found is None else found
 
-    return Forms(running, result)
+    return Forms(running, result, True, steps=steps)
 
 
 def _product_result(x: Array, dim: int, dtype: Any) -> Array | None:
@@ -101,7 +113,10 @@ def _running_extreme(name: str) -> Forms:
     def result(x: Array, dim: int) -> tuple[Array, Array] | None:
         return (stand_in(x.shape, x.dtype), stand_in(x.shape, np.dtype(np.int64))) if _is_for_loops(x, dim=dim) else None
 
-    return Forms(lambda x, dim: _with_places(name, x, dim % x.ndim, (0,), x.shape), result, True, each=LOOPS[name])
+    def steps(x: Array, dim: int) -> Any:
+        return _step(name, x, dim, (0,), (x.shape, x.dtype), (x.shape, np.int64))
+
+    return Forms(lambda x, dim: _with_places(name, x, dim % x.ndim, (0,), x.shape), result, True, each=LOOPS[name], steps=steps)
 
 
 def _selected(which: int, position: Callable[[Any], int]) -> Forms:
@@ -118,7 +133,11 @@ def _selected(which: int, position: Callable[[Any], int]) -> Forms:
         shape = without(x.shape, dim % x.ndim, keepdim)
         return stand_in(shape, x.dtype), stand_in(shape, np.dtype(np.int64))
 
-    return Forms(selected, result, True, each=LOOPS["select_along"])
+    def steps(x: Array, dim: int, keepdim: bool, k: Any = None) -> Any:
+        shape = without(x.shape, dim % x.ndim, keepdim)
+        return _step("select_along", x, dim, (which, position(k)), (shape, x.dtype), (shape, np.int64))
+
+    return Forms(selected, result, True, each=LOOPS["select_along"], steps=steps)
 
 
 def _first(name: str) -> Forms:
@@ -135,7 +154,11 @@ def _first(name: str) -> Forms:
         shape = without(x.shape, dim % x.ndim, keepdim)
         return stand_in(shape, x.dtype), stand_in(shape, np.dtype(np.int64))
 
-    return Forms(first, result, True, each=LOOPS[name])
+    def steps(x: Array, dim: int, keepdim: bool) -> Any:
+        shape = without(x.shape, dim % x.ndim, keepdim)
+        return _step(name, x, dim, (), (shape, x.dtype), (shape, np.int64))
+
+    return Forms(first, result, True, each=LOOPS[name], steps=steps)
 
 
 def _gradient(name: str) -> Callable[[tuple[str, ...]], Forms]:
@@ -148,6 +171,7 @@ def _gradient(name: str) -> Callable[[tuple[str, ...]], Forms]:
 logcumsumexp = Forms(
     lambda x, dim: along("running_log_sum", x, dim=dim, length=x.shape[dim], told=(0,), shape=x.shape),
     lambda x, dim: stand_in(x.shape, x.dtype) if _is_for_loops(x, dim=dim) else None, True,
+    steps=lambda x, dim: _step("running_log_sum", x, dim, (0,), (x.shape, x.dtype)),
     each=LOOPS["running_log_sum"],
 )  # fmt: skip
 cumprod_grads, logcumsumexp_grads = _gradient("running_product_grad"), _gradient("running_log_sum_grad")
@@ -212,14 +236,18 @@ _SHORT = 64
 
 def _place(kind: str) -> Forms:
     """The first place of an extreme. each: over a dimension that others follow NumPy goes element by element."""
-    by_loop, find = {"max": max_dim, "min": min_dim}[kind].function, {"max": np.argmax, "min": np.argmin}[kind]
+    by_loop, find = {"max": max_dim, "min": min_dim}[kind], {"max": np.argmax, "min": np.argmin}[kind]
+
+    def is_by_loop(x: Array, dim: int | None) -> bool:
+        return dim is not None and _is_for_loops(x, dim=dim) and (x.shape[dim] <= _SHORT or dim % x.ndim < x.ndim - 1)
 
     def place(x: Array, dim: int | None, keepdim: bool) -> Array:
-        if dim is None or not _is_for_loops(x, dim=dim) or (x.shape[dim] > _SHORT and dim % x.ndim == x.ndim - 1):
-            return find(x, dim if x.ndim else None, keepdims=keepdim)
-        return by_loop(x, dim, keepdim)[1]
+        return by_loop.function(x, dim, keepdim)[1] if is_by_loop(x, dim) else find(x, dim if x.ndim else None, keepdims=keepdim)
 
-    return Forms(place, _place_result, each=0.5)
+    def steps(x: Array, dim: int | None, keepdim: bool) -> Any:
+        return by_loop.steps(x, dim, keepdim) if is_by_loop(x, dim) and by_loop.steps is not None else None
+
+    return Forms(place, _place_result, each=0.5, steps=steps)
 
 
 argmax, argmin = _place("max"), _place("min")

@@ -155,7 +155,7 @@ def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray]
     rec = per_thread.recorder
     if rec.rare and rec.level is not None:
         return rec.level.random(shape, lambda s: drawn(lambda: sample(s), device), into)
-    if device is None and rec.level is None and devices.default() is CPU:
+    if rec.level is None and (device is CPU or (device is None and devices.default() is CPU)):
         array = sample(shape)
         return created(constant(array, aval_of(shape, array.dtype)))
     if shape and as_device(device) is META:

@@ -43,6 +43,8 @@ def _constant(array: np.ndarray, like: Tensor) -> Tensor:
 
 def _in_order_of(like: Tensor, sample: Callable[[tuple[int, ...]], np.ndarray]) -> Callable[[tuple[int, ...]], np.ndarray]:
     """What `sample` draws for a shape; for that of `like`, which is not kept, in the order of its elements in memory."""
+    if like._view is None:
+        return sample
     own, strides = like._aval.shape, like._strides()
     return lambda shape: ordered(shape, memory_order(shape, strides) if shape == own else None, sample)
 

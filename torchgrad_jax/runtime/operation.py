@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 from warnings import catch_warnings, filterwarnings
 
@@ -294,7 +295,8 @@ class Signature(SignatureFields):
         size = max([o.size for o in (*given[:1], *outs)])
         products, fused = [0.0 if told is None else told(*given) for told in (found.takes, found.fused)]
         form = NumPyForm(found, alone, 0 if found.takes is not None else _moved(found, given, outs), size, products, fused)
-        form.steps = None if found.steps is None else found.steps(*given)
+        if found.steps is not None:
+            form.step_by(partial(found.steps, *given))
         self._baseline = form
         return True
 

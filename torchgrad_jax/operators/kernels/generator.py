@@ -13,6 +13,7 @@ import secrets
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,12 @@ def _size(shape: tuple[int, ...]) -> int:
 _positions = itertools.count()
 
 
+@lru_cache(256)
+def _scale_of_kept(p: float, dtype: np.dtype) -> Any:
+    acc = _d.acc_dtype(dtype)
+    return (acc.type(1) / acc.type(1 - p)).astype(dtype)
+
+
 class Generator:
     """Counterpart of a CPU `torch.Generator`: an MT19937 stream that yields PyTorch's samples as NumPy arrays.
 
@@ -75,14 +82,14 @@ class Generator:
 
     Attributes:
         device: left to the caller, `"cpu"` by default.
-        bernoulli_method: `"mt19937"`, `"mkl"` or None (the `TORCHGRAD_JAX_BERNOULLI` environment variable, else
-            `"mt19937"`); see `bernoulli`.
+        bernoulli_method: `"mt19937"`, `"mkl"` or None for the former; at first what the `TORCHGRAD_JAX_BERNOULLI`
+            environment variable says; see `bernoulli`.
         position: a number that stands for the state: it is another one as soon as the state may be.
     """
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = device
-        self.bernoulli_method: str | None = None
+        self.bernoulli_method: str | None = os.environ.get("TORCHGRAD_JAX_BERNOULLI") or None
         self._bits = np.random.MT19937(0)
         self._engine = np.random.RandomState(self._bits)
         inside: Any = self._bits.state["state"]
@@ -293,7 +300,7 @@ class Generator:
     # ---- Bernoulli --------------------------------------------------------------------------------------------------
 
     def _bernoulli_method(self) -> str:
-        method = self.bernoulli_method or os.environ.get("TORCHGRAD_JAX_BERNOULLI") or "mt19937"
+        method = self.bernoulli_method or "mt19937"
         if method not in ("mt19937", "mkl"):
             raise ValueError(f'the Bernoulli method must be "mt19937" or "mkl", but got {method!r}')
         return method
@@ -336,9 +343,8 @@ class Generator:
             return np.ones(dims, dt)
         if p == 1:
             return np.zeros(dims, dt)
-        kept = self.bernoulli(1 - p, dims, np.bool_)
-        acc = _d.acc_dtype(dt)
-        return kept.astype(dt) * (acc.type(1) / acc.type(1 - p)).astype(dt)
+        kept, scale = self.bernoulli(1 - p, dims, np.bool_), _scale_of_kept(p, dt)
+        return np.multiply(kept, scale) if dt.char in "fd" else kept.astype(dt) * scale
 
     # ---- other distributions ----------------------------------------------------------------------------------------
 

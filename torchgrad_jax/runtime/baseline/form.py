@@ -17,9 +17,9 @@ class Forms(NamedTuple):
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, or of the results where these are more,
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
-    well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for what the first, second ... of them gives,
-    constant arrays. The last ones give the results. None where there are none. They are what a program is merged of, and make memory of their
-    own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it
+    well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for the first, second ... of what they give,
+    constant arrays; and, if it is more than one, how many results each gives. The last ones are the operator's. None where there are none. They are
+    what a program is merged of, and make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it
     takes besides, of which XLA's programs take a part only. often: for so many new programs it is taken, and after them the plan, which has loops
     of its own and has paid for its trace by then; 0: always.
     """
@@ -50,16 +50,27 @@ class NumPyForm:
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "steps", "planned", "left")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "planned", "left", "_steps")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
         self.left = forms.often
-        self.steps: Any = None
+        self._steps: Any = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
+
+    def step_by(self, steps: Callable[[], Any]) -> None:
+        """What gives its `steps`, which most never ask for."""
+        self._steps = steps
+
+    @property
+    def steps(self) -> Any:
+        """See Forms."""
+        if callable(self._steps):
+            self._steps = self._steps()
+        return self._steps
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)

@@ -162,9 +162,12 @@ def _insert(part: Part, plan: Plan, slots: dict[Hashable, int], steps: list[Assi
 
 def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: list[Assignable], constants: dict[int, Any], free: int) -> int:
     """Append the steps of a form, see `Forms`. Returns the next slot that is free."""
-    own = [*range(free, free + len(of) - len(made)), *made]
-    free += len(of) - len(made)
-    for (function, places), slot in zip(of, own, strict=True):
+    counts = [rest[0] if rest else 1 for _, _, *rest in of]
+    before = sum(counts) - len(made)
+    own = [*range(free, free + before), *made]
+    free += before
+    first = 0
+    for (function, places, *_), count in zip(of, counts, strict=True):
         operands: list[int] = []
         for p in places:
             if isinstance(p, int):
@@ -173,7 +176,8 @@ def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: l
                 constants[free] = p
                 operands.append(free)
                 free += 1
-        steps.append(Call(function, operands, [slot], type(function) is not Spread or function.fresh))
+        steps.append(Call(function, operands, own[first : first + count], type(function) is not Spread or function.fresh))
+        first += count
     return free
 
 
