@@ -86,3 +86,30 @@ def test_loops_along_a_dimension_have_the_same_results_in_each_run(call, shape, 
     assert found == found[:1] * 6
     expected = eval(code, {"x": tj.from_numpy(x.numpy()[None]).squeeze(0), "tj": tj})
     assert [(t.shape, t.dtype) for t in (expected if isinstance(expected, tuple) else (expected,))] == [(s, d) for _, s, d in found[0]]
+
+
+@pytest.mark.parametrize(("steps", "results", "quick"), [
+    ([(np.add, (0, 1))], 1, True), ([(np.add, (0, 1)), (np.negative, (0,))], 2, True), ([(lambda a: [a, a], (0,), 2)], 2, True),
+    ([(np.add, (0, 1)), (np.negative, (-1,))], 1, False), ([(np.add, (0, np.ones(())))], 1, False), ([(lambda a: [a, a], (0,), 2)], 1, False),
+])  # fmt: skip
+def test_steps_of_operands_alone_take_the_place_of_the_form(steps, results, quick):
+    form = NumPyForm(Forms(lambda a, b: a + b if results == 1 else (a + b, -a)), results == 1, 0, 1)
+    form.step_by(lambda: steps)
+    assert form.quick is None
+    form(np.ones(2), np.ones(2))
+    assert bool(form.quick) is quick
+
+
+def test_forms_and_their_steps_give_the_same_in_programs_that_are_new_each_time():
+    """Until they are one list, operations run one by one: at first by their forms, then by the steps of these."""
+    random = np.random.default_rng(0)
+    x, w, b = [tj.from_numpy(random.standard_normal(s).astype("float32")) for s in ((5, 4), (4, 3), (3,))]
+    found = []
+    for i in range(5):
+        p, q, r = [t.clone().requires_grad_() for t in (x, w, b)]
+        y = tj.addmm(r, p, q)
+        for _ in range(i):  # another program each time
+            y = y + 0
+        (y.max(1).values.sum() + y.mean() + y.cumsum(1)[0, 0]).backward()
+        found.append([t.grad.numpy().tobytes() for t in (p, q, r)])
+    assert found == found[:1] * 5

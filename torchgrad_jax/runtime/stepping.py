@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchgrad_jax.runtime.baseline.carrying import Prepared
+from torchgrad_jax.runtime.baseline.carrying import Prepared, Product
+from torchgrad_jax.runtime.baseline.form import NumPyForm
 from torchgrad_jax.runtime.recording.fields import CallFields
 from torchgrad_jax.runtime.structure import operands, store
 
@@ -28,6 +29,8 @@ def step_through(
         elif isinstance(plan, Prepared):
             ready: Prepared = plan
             outs = ready.of(given)
+        elif type(plan) is NumPyForm and plan.quick:
+            outs = _quickly(plan.quick, given)
         else:
             outs = plan(*given)
         store(env, call, outs, flags)
@@ -36,3 +39,19 @@ def step_through(
             for slot in dying[i]:
                 env.pop(slot, None)
     return flags
+
+
+def _quickly(steps: tuple[Any, ...], given: list[Any]) -> Any:
+    """The results of a form's `quick` steps."""
+    outs: list[Any] = []
+    for step in steps:
+        function: Any = step[0]
+        places: Any = step[1]
+        if len(places) == 2 and type(function) is Product:
+            product: Any = function
+            outs.append(product.of(given[places[0]], given[places[1]]))
+        elif len(places) == 1:
+            outs.append(function(given[places[0]]))
+        else:
+            outs.append(function(*[given[p] for p in places]))
+    return outs[0] if len(steps) == 1 and type(outs[0]) is list else outs

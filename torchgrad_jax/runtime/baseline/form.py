@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,9 +19,9 @@ class Forms(NamedTuple):
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
     well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for the first, second ... of what they give,
     constant arrays; and, if it is more than one, how many results each gives. The last ones are the operator's. None where there are none. They are
-    what a program is merged of, and make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it
-    takes besides, of which XLA's programs take a part only. often: for so many new programs it is taken, and after them the plan, which has loops
-    of its own and has paid for its trace by then; 0: always.
+    what a program is merged of, and make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of
+    its jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only. often: for so many new programs
+    it is taken, and after them the plan, which has loops of its own and has paid for its trace by then; 0: always.
     """
 
     function: Callable[..., Any]
@@ -45,18 +45,19 @@ class Forms(NamedTuple):
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    left: of how many more programs it is part before its plan is. moved: how many bytes it copies. elements: how many its first operand has, or its
-    results. products, fused, planned: see Forms. multiplies, alike: see Plan.
+    left: of how many more programs it is part before its plan is. quick: once it was called, its `steps` where each is of operands alone. moved: how
+    many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies, alike: see Plan.
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "planned", "left", "_steps")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "planned", "left", "quick", "_steps")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
         self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
         self.size = self.compiling = 1
         self.left = forms.often
+        self.quick: Any = None
         self._steps: Any = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
@@ -74,4 +75,17 @@ class NumPyForm:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)
-        return [outs] if self.single else list(outs)
+        results = [outs] if self.single else list(outs)
+        if self._steps is not None and self.quick is None:
+            self.quick = _quick(self.steps or (), len(results))
+        return results
+
+
+def _quick(steps: Sequence[Any], results: int) -> Any:
+    """The steps as functions and places of operands, if each is of operands alone: they take half of the time of the form, whose function asks how it
+    is to be done. () for others."""
+    counts = [rest[0] if rest else 1 for _, _, *rest in steps]
+    alone = len(counts) == 1 or max(counts, default=1) == 1
+    if not alone or sum(counts) != results or not all([isinstance(p, int) and p >= 0 for _, places, *_ in steps for p in places]):
+        return ()
+    return tuple([(function, tuple(places)) for function, places, *_ in steps])
