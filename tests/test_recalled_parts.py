@@ -20,6 +20,13 @@ CALLS = (
     "F.kl_div(b, b.detach().abs(), reduction='batchmean')", "tj.matmul(d, b)",
 )  # fmt: skip
 
+# One operation of what does not lie in rows, whose result may or may not lie so.
+ALONE = (
+    "c.transpose(1, 2).contiguous()", "b.t().sum(0)", "b.t().softmax(-1)", "b.t().clone()", "b.t() * b", "b.t().flip(0)",
+    "a.permute(2, 0, 1).double()", "b.t().cumsum(0)", "c.mT.norm(dim=1)", "d.permute(0, 2, 1, 3).clone(memory_format=tj.contiguous_format)", "tj.cat([b.t(), b], 1)",
+    "b.t().max(1)[0]",
+)  # fmt: skip
+
 
 def operands(seed, tracked, dtype=tj.float32):
     random = np.random.default_rng(seed)
@@ -61,7 +68,7 @@ def with_parts():
 
 
 @pytest.mark.parametrize("tracked", [0, 31, 1, 10, 20])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", CALLS + ALONE)
 def test_what_is_recalled_is_what_the_function_gives(interpreted, name, tracked):
     call = called(name)
     second = operands(2, tracked)
@@ -73,7 +80,7 @@ def test_what_is_recalled_is_what_the_function_gives(interpreted, name, tracked)
 
 
 @pytest.mark.operators  # of programs: in eager mode there are none
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", (*CALLS, "c.transpose(1, 2).contiguous()", "b.t().sum(0)"))
 def test_they_are_learned(interpreted, name):
     call = called(name)
     call(operands(1, 31))

@@ -208,6 +208,7 @@ def _read_off(entry: Entry, epoch: Epoch, before: Step, tensors: list[Any], made
     if type(made) is not Tensor and made[0]._view is not None and not arranged:
         return _are_views(entry, step, tensors, made)
     if not arranged and not all([plain(t) for t in tensors]):  # the order of the result's elements in memory may be the function's to say
+        entry.parts = None if makes else parts_of(epoch, before, tensors, singly, made)
         return False
     laid = step.bop.order is not None or entry.order is not None
     if not laid and entry.wrap is None and sig.single:

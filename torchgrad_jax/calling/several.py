@@ -1,4 +1,4 @@
-"""What a call came to that was several operations, read off the program that is pending: see `learning.py`.
+"""What a call came to that was several operations, or one of what does not lie in rows, read off the program that is pending: see `learning.py`.
 
 Nobody sees the tensors between them, so they are told by what is seen: the operations and their operands by the program, who follows whom by the
 graph of the result. What is a view of something is made as one, so that a write to that is noticed where the view was saved.
@@ -87,7 +87,7 @@ def _recorded(step: Any, before: Step) -> list[Any] | None:
                 return None
             found.append(step)
         step = step.parent
-    return found[::-1] if 1 < len(found) <= MOST_PARTS else None
+    return found[::-1] if 0 < len(found) <= MOST_PARTS else None
 
 
 def _is_of_the_last(epoch: Epoch, steps: list[Any], made: Any) -> bool:

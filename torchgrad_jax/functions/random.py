@@ -157,7 +157,9 @@ def draw(shape: tuple[int, ...], sample: Callable[[tuple[int, ...]], np.ndarray]
         return rec.level.random(shape, lambda s: drawn(lambda: sample(s), device), into)
     if rec.level is None and (device is CPU or (device is None and devices.default() is CPU)):
         array = sample(shape)
-        return created(constant(array, aval_of(shape, array.dtype)))
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        return created(constant(array, aval_of(array.shape, array.dtype)))
     if shape and as_device(device) is META:
         found = _undrawn(lambda: sample((0, *shape[1:])), False)  # it may be too large to be drawn
         return created(constant(None, aval_of(shape, found._aval.dtype, META)))

@@ -266,6 +266,10 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 
     RuntimeError for a negative std, and where shapes do not broadcast or do not fit `out`.
     """
+    if type(size) is tuple and type(mean) is float and type(std) is float and generator is None and out is None:
+        alone = sizes_alone(size, kwargs)
+        if alone is not None:
+            return draw(alone, lambda s: default_generator.normal(s, dtypes.default_float(), mean, std))
     given = [v for v in (mean, std) if isinstance(v, Tensor)]
     numbers = all(isinstance(v, Tensor) or (hasattr(v, "__float__") and not isinstance(v, bool)) for v in (mean, std))
     if not numbers or (size is None) != bool(given) or (size is not None and not isinstance(size, tuple | list)) or (given and kwargs):

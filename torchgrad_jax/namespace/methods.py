@@ -265,12 +265,13 @@ def _transposed_property(self: Tensor) -> Tensor:
 
 
 def _mT(self: Tensor) -> Tensor:
-    if not self._aval.ndim:
+    ndim = self._aval.ndim
+    if not ndim:
         warn_once("Tensor.mT is deprecated on 0-D tensors. This function is the identity in these cases.")
         return self
-    if self._aval.ndim < 2:
-        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {self._aval.ndim}-D tensor.")
-    return views.transpose(self, -2, -1)
+    if ndim < 2:
+        raise RuntimeError(f"tensor.mT is only supported on matrices or batches of matrices. Got {ndim}-D tensor.")
+    return viewed("transpose", self, ndim - 2, ndim - 1)
 
 
 @public("torch.fill_", "torch.Tensor.fill_")
