@@ -23,8 +23,8 @@ CALLS = (
 # One operation of what does not lie in rows, whose result may or may not lie so.
 ALONE = (
     "c.transpose(1, 2).contiguous()", "b.t().sum(0)", "b.t().softmax(-1)", "b.t().clone()", "b.t() * b", "b.t().flip(0)",
-    "a.permute(2, 0, 1).double()", "b.t().cumsum(0)", "c.mT.norm(dim=1)", "d.permute(0, 2, 1, 3).clone(memory_format=tj.contiguous_format)", "tj.cat([b.t(), b], 1)",
-    "b.t().max(1)[0]",
+    "a.permute(2, 0, 1).double()", "b.t().cumsum(0)", "c.mT.norm(dim=1)", "d.permute(0, 2, 1, 3).clone(memory_format=tj.contiguous_format)",
+    "tj.cat([b.t(), b], 1)", "b.t().max(1)[0]",
 )  # fmt: skip
 
 
