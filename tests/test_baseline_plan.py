@@ -119,6 +119,7 @@ def test_arrays_are_dropped_after_their_last_use():
         return found
 
     plan = planned(chain, X)
+    plan.prepare()
     plan._calls = [(counting, *call[1:]) for call in plan._calls]
     plan(X)
     assert len(made) == 50 and most <= 3

@@ -59,6 +59,7 @@ def hold_alike(function, *inputs):
 
 def test_this_version_of_jax_is_traced_so():
     assert _jax_compat._shortened() is not None
+    _jax_compat.trace_x64(_jax_compat.try_traces)
 
 
 @pytest.mark.filterwarnings("ignore:Casting complex values to real")

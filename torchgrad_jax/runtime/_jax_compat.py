@@ -376,9 +376,24 @@ def _traced_shortly(function: Callable[..., Sequence[Any]], name: str, inputs: S
     return core.ClosedJaxpr(jaxpr, consts)
 
 
+# With which versions a short trace was held against what it has to give; with others it is where the first one is asked for, which takes 0.7 ms.
+_TRIED = ("0.10.2", "0.11.2")
+
+
 @functools.cache
 def _shortened() -> Any:
     """What traces with less of JAX's machinery around it; None where this version of JAX has other names for it, or it gives something else there."""
+    try:
+        _give_operators()
+        if jax.__version__ not in _TRIED:
+            try_traces()
+    except (NameError, AttributeError, TypeError, ValueError, KeyError, AssertionError):
+        return None
+    return _traced_shortly
+
+
+def try_traces() -> None:
+    """Trace some functions with less of JAX's machinery around them. AssertionError, or what it raises, where that gives something else."""
     lax = jax.lax
 
     def trial(x: Any, y: Any) -> tuple[Any, ...]:
@@ -386,13 +401,8 @@ def _shortened() -> Any:
         chosen = lax.select(x > y, x, lax.convert_element_type(y, x.dtype))
         return lax.dot(chosen, moved), lax.reduce_sum(lax.squeeze(lax.reshape(x, (1, 6)), (0,)), (0,)), lax.reduce_max(y, (1,))
 
-    try:
-        _give_operators()
-        shapes = [a.shape for a in _traced_shortly(trial, "trial", [((2, 3), np.dtype(np.float32))] * 2).out_avals]
-        assert shapes == [(2, 2), (), (2,)]
-    except (NameError, AttributeError, TypeError, ValueError, KeyError, AssertionError):
-        return None
-    return _traced_shortly
+    shapes = [a.shape for a in _traced_shortly(trial, "trial", [((2, 3), np.dtype(np.float32))] * 2).out_avals]
+    assert shapes == [(2, 2), (), (2,)]
 
 
 def refuse_as_array(kind: type, refuse: Callable[[Any], Any]) -> None:

@@ -16,6 +16,7 @@ cdef class Prepared:
     cdef public list _calls, _template, _outputs
     cdef public Py_ssize_t _inputs
 
+    cpdef prepare(self)
     @cython.locals(values=list, i=Py_ssize_t)
     cpdef list of(self, list arrays)
 

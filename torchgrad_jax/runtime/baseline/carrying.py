@@ -54,19 +54,26 @@ def carry_out(calls: list[tuple[Any, ...]], values: list[Any]) -> None:
 
 
 class Prepared:
-    """What is ready to be carried out: the calls of `assigned`, the values that they begin with, how many of them are inputs, which are outputs."""
+    """What is ready to be carried out: the calls of `assigned`, None before they are asked for, the values that they begin with, how many of them are
+    inputs, which are outputs."""
 
     __slots__ = ("_calls", "_template", "_inputs", "_outputs")
-    _calls: list[tuple[Any, ...]]
+    _calls: list[tuple[Any, ...]] | None
     _template: list[Any]
     _inputs: int
     _outputs: list[int]
 
+    def prepare(self) -> None:
+        """Make the calls, the values and the places of the outputs."""
+        raise NotImplementedError
+
     def of(self, arrays: list[Any]) -> list[Any]:
         """The results of these inputs."""
+        if self._calls is None:
+            self.prepare()
         values = self._template.copy()
         values[: self._inputs] = arrays
-        carry_out(self._calls, values)
+        carry_out(self._calls, values)  # type: ignore[arg-type] # they are there
         return [values[i] for i in self._outputs]
 
 

@@ -73,8 +73,12 @@ class Plan(Prepared):
         self._make(build.steps)
 
     def _make(self, steps: list[_Step]) -> None:
-        self.steps = steps
-        self._calls, self._template, self._outputs = assigned(steps, self.inputs, self.constants, self.outputs)
+        self.steps, self._calls, self._template, self._outputs = steps, None, [], []
+
+    def prepare(self) -> None:
+        """See Prepared. Of most plans one is asked for with overwriting, or without, and not for both."""
+        calls, self._template, self._outputs = assigned(self.steps, self.inputs, self.constants, self.outputs)
+        self._calls = calls  # last: another thread may be about to ask for them
 
     def reaches(self, shape: Shape, specs: Sequence[Any]) -> bool:
         """Whether each result is made of operands that together have this shape: else it would have another."""
@@ -83,6 +87,8 @@ class Plan(Prepared):
 
     def for_elements(self, count: int, own: int) -> Plan:
         """The same plan with the cost of `count` elements instead of its `own`."""
+        if self._calls is None:
+            self.prepare()
         found = copy(self)
         steps = STEP * self.size
         once = (self.cost - steps) // IMPORT * IMPORT
@@ -143,8 +149,8 @@ class _Step:
 
     def without_overwriting(self) -> _Step:
         """The same call that always makes new memory."""
-        found = copy(self)
-        found.overwriting = _NEVER
+        found = _Step(self.function, self.operands, self.results, self.cost, self.elementwise, self.any_sizes)
+        found.fresh = self.fresh
         return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -16,21 +17,32 @@ import numpy as np
 def found(names: Iterable[str]) -> Any:
     """The first function that goes by one of these names, None where there is none. Called, it keeps Python's lock, which takes longer to let go than
     most such calls."""
-    return next((getattr(library, name) for library in _libraries() for name in names if hasattr(library, name)), None)
+    names = tuple(names)
+    for libraries in (_calling, _beside):
+        for library in libraries():
+            for name in names:
+                if hasattr(library, name):
+                    return getattr(library, name)
+    return None
 
 
 @cache
-def _libraries() -> tuple[Any, ...]:
-    return tuple(_loaded())
+def _calling() -> list[Any]:
+    """What NumPy multiplies by, with all that it is linked to."""
+    return _loaded([str(import_module("numpy._core._multiarray_umath").__file__)])
 
 
-def _loaded() -> Iterator[Any]:
-    """What NumPy multiplies by, with all that it is linked to; and, since not every system finds the latter so, what its wheels bring."""
-    calling = str(import_module("numpy._core._multiarray_umath").__file__)
+@cache
+def _beside() -> list[Any]:
+    """Since not every system finds what it is linked to so: what NumPy's wheels bring. To look for that takes longer than all the rest."""
     beside = Path(np.__file__).parent
     folders = [folder for folder in (beside.parent / "numpy.libs", beside / ".dylibs", beside) if folder.is_dir()]
-    for path in (calling, *[path for folder in folders for path in sorted(folder.glob("*openblas*"))]):
-        try:
-            yield ctypes.PyDLL(os.fspath(path))
-        except OSError:
-            continue
+    return _loaded([path for folder in folders for path in sorted(folder.glob("*openblas*"))])
+
+
+def _loaded(paths: Iterable[Any]) -> list[Any]:
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            found.append(ctypes.PyDLL(os.fspath(path)))
+    return found
