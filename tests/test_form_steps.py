@@ -88,6 +88,21 @@ def test_loops_along_a_dimension_have_the_same_results_in_each_run(call, shape, 
     assert [(t.shape, t.dtype) for t in (expected if isinstance(expected, tuple) else (expected,))] == [(s, d) for _, s, d in found[0]]
 
 
+def test_a_step_of_several_results_stands_beside_one_that_writes_over_its_operand():
+    def adding(a):
+        a += 1
+        return a
+
+    doubled = NumPyForm(Forms(lambda a: a * 2, fresh=True), True, 0, 1)
+    raised = NumPyForm(Forms(lambda a: a + 1, fresh=True, overwriting=adding), True, 0, 1)
+    form = NumPyForm(Forms(lambda a: (a, a)), False, 0, 1)
+    form.step_by(lambda: [(lambda a: [a - 1, a + 1], (0,), 2)])
+    parts = [Part(doubled, ["a"], ["b"]), Part(form, ["b"], ["c", "d"]), Part(raised, ["b"], ["e"]), Part(raised, ["c"], ["f"])]
+    merged = Merged(parts, ["a"], ["c", "d", "e", "f"])
+    for _ in range(3):
+        assert [x.tolist() for x in merged([np.ones(3)])] == [[1] * 3, [3] * 3, [3] * 3, [2] * 3]
+
+
 @pytest.mark.parametrize(("steps", "results", "quick"), [
     ([(np.add, (0, 1))], 1, True), ([(np.add, (0, 1)), (np.negative, (0,))], 2, True), ([(lambda a: [a, a], (0,), 2)], 2, True),
     ([(np.add, (0, 1)), (np.negative, (-1,))], 1, False), ([(np.add, (0, np.ones(())))], 1, False), ([(lambda a: [a, a], (0,), 2)], 1, False),

@@ -176,7 +176,8 @@ def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: l
                 constants[free] = p
                 operands.append(free)
                 free += 1
-        steps.append(Call(function, operands, own[first : first + count], type(function) is not Spread or function.fresh))
+        fresh = count == 1 and (type(function) is not Spread or function.fresh)
+        steps.append(Call(function, operands, own[first : first + count], fresh))
         first += count
     return free
 
