@@ -1,6 +1,8 @@
 """Results of which PyTorch's kernels choose the order in memory have its strides: matrices of LAPACK, images, Fourier transforms."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import torchgrad_jax as tj
 
@@ -84,3 +86,33 @@ def test_values_gradients_and_writes_of_what_lies_in_columns():
 
 def test_the_error_of_linear_algebra_has_pytorchs_name():
     assert tj.linalg.LinAlgError.__name__ == torch.linalg.LinAlgError.__name__
+
+
+@st.composite
+def _decreasing(draw):
+    """A shape, with dimensions of size 1 among others, and strides that decrease, with gaps or without."""
+    shape = draw(st.lists(st.sampled_from((1, 1, 2, 3)), min_size=1, max_size=3))
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.insert(0, step)
+        step = strides[0] * n + draw(st.integers(0 if n > 1 else 1, 3))
+    return tuple(shape), tuple(strides)
+
+
+@given(_decreasing(), _decreasing(), st.sampled_from(("x + 1", "x * y", "y - x", "torch.where(x > 0, x, y)", "x.sin()", "x.clone()", "x.double()",
+                                                       "x.flip(0)", "x.clone() + y", "x.exp().clone()", "x.to(torch.float64) * 2")))  # fmt: skip
+@settings(max_examples=300, deadline=None)
+def test_what_has_dimensions_of_size_1_lies_as_in_pytorch(first, second, call):
+    found, values = [], []
+    for module in (torch, tj):
+        x, y = [module.arange(400.0).as_strided(*s) for s in (first, second)]
+        try:
+            made = [eval(call, {"x": x, "y": y, "torch": module}) for _ in range(2)]
+        except RuntimeError:  # they do not broadcast
+            found.append("refused")
+            continue
+        found.append([(tuple(m.shape), m.stride()) for m in made])
+        values.append([m.flatten().tolist() for m in made])
+    assert found[0] == found[1]
+    for ours, theirs in zip(*values, strict=True) if values else ():
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)

@@ -73,7 +73,7 @@ def apply(bound: Any, operands: Sequence[Any]) -> Any:
                 given.append(read(t) if follows else content_of(t))
                 view = t._view
                 if view is not None and not view.plain and not plain(t):
-                    ordered, turned = True, turned or not view.rows
+                    ordered, turned = True, turned or not view.rows or (bound.keeps_order == "exactly" and 1 in t._value.aval.shape)
             if t._rg:
                 mask |= bit
         else:

@@ -24,9 +24,11 @@ cpdef Value record2(Recorder rec, object bop, Value a, object b)
 
 cdef class Called:
     cdef object bound, name, otherwise, real, whole, exact
-    cdef bint follows, ordered
+    cdef bint follows, ordered, copies
 
 
+@cython.locals(view=ViewFields)
+cdef bint _lies_otherwise(Called called, TensorFields t) except -1
 cdef object _ndarray
 
 

@@ -121,19 +121,28 @@ def record2(rec: Recorder, bop: BoundOp, a: Value, b: Any) -> Value:
 
 
 class Called:
-    """An operator as it is called. exact: its name, if numbers on the host are computed with at once. follows: how the operands are read: one without
+    """An operator as it is called. exact: its name, if numbers on the host are computed with at once. ordered: whether results lie as operands do;
+    copies: whether with their very strides, if these leave no gaps. follows: how the operands are read: one without
     gradients asks no view for its grad_fn, since autograd may have lost it. real, whole: the classes of Python numbers that may be the second
     operand. otherwise: its general form."""
 
-    __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "real", "whole", "exact")
+    __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "copies", "real", "whole", "exact")
 
     def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool) -> None:
         self.bound, self.name, self.otherwise = bound, name, otherwise
         self.follows = bool(bound.differentiable)
-        self.ordered = bool(bound.keeps_order)
+        self.ordered, self.copies = bool(bound.keeps_order), bound.keeps_order == "exactly"
         self.real, self.whole = (float, int) if numbers else (None, None)
         name = bound.operator.name
         self.exact: Any = name if name in OF_ONE or name in OF_TWO or name in COMPARISONS else None
+
+
+def _lies_otherwise(called: Called, t: Tensor) -> bool:
+    """Whether results may lie otherwise than in rows, as this operand does."""
+    view = t._view
+    if view is None or (view.rows and not (called.copies and 1 in t._value.aval.shape)):
+        return False
+    return not plain(t)
 
 
 def of_one(called: Called, x: Tensor) -> Any:
@@ -148,7 +157,7 @@ def of_one(called: Called, x: Tensor) -> Any:
             return found
     if x._storage is None:
         a: Value = x._value
-    elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
+    elif called.ordered and _lies_otherwise(called, x):
         return apply(bound, (x,))
     else:
         a = read(x) if called.follows else content_of(x)
@@ -187,7 +196,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         return found
     if x._storage is None:
         a: Value = x._value
-    elif called.ordered and (view := x._view) is not None and not view.rows and not plain(x):
+    elif called.ordered and _lies_otherwise(called, x):
         return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else called.otherwise(x, other)
     else:
         a = read(x) if called.follows else content_of(x)
@@ -195,7 +204,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         y: Tensor = other
         if y._storage is None:
             b: Any = y._value
-        elif called.ordered and (view := y._view) is not None and not view.rows and not plain(other):
+        elif called.ordered and _lies_otherwise(called, y):
             return apply(bound, (x, other))
         else:
             b = read(y) if called.follows else content_of(y)

@@ -498,7 +498,7 @@ def _made(t: Tensor, known: _Known, out: Tensor, links: tuple[Link, ...], offset
 
 def _note_order(known: _Known, shape: tuple[int, ...]) -> None:
     known.plain = is_standard(shape, known.strides)
-    known.rows = known.plain or is_by_rows(shape, known.strides)
+    known.rows = known.plain or is_by_rows(known.strides)
 
 
 def asked_for(made: Tensor, of: Tensor, again: Callable[[Tensor, Any], Tensor]) -> None:

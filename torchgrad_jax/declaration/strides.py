@@ -77,6 +77,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-def is_by_rows(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether no two dimensions, of several elements each, are in another order in memory than in row-major order, with whatever gaps."""
-    return all([n > 1 for n in shape]) and all([a > b for a, b in zip(strides, (*strides[1:], 0), strict=True)])
+def is_by_rows(strides: tuple[int, ...]) -> bool:
+    """Whether no two dimensions are in another order in memory than in row-major order, with whatever gaps, those of size 1 too: what is computed of
+    such tensors element by element lies in rows without gaps. A copy keeps the strides of what has gaps in dimensions of size 1 alone."""
+    return all([a > b for a, b in zip(strides, (*strides[1:], 0), strict=True)])
