@@ -92,7 +92,7 @@ def learn(calls: Calls, epoch: Epoch, before: Step, args: tuple[Any, ...], kwarg
 
 
 def _may_be_clearer(calls: Calls, args: tuple[Any, ...]) -> bool:
-    """Whether the next call may tell more: of other tensors, or of views that are up to date."""
+    """Whether the next call may tell more: of other tensors, or of views that are up to date. It is counted how often that was said of a mark."""
     if calls.left <= PATIENCE // 2:
         return False
     marked = mark(args)

@@ -27,9 +27,11 @@ cdef class Called:
     cdef bint follows, ordered, copies
 
 
+cdef object _ndarray
+
+
 @cython.locals(view=ViewFields)
 cdef bint _lies_otherwise(Called called, TensorFields t) except -1
-cdef object _ndarray
 
 
 @cython.locals(value=Value, view=ViewFields)

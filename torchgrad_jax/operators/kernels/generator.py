@@ -343,7 +343,7 @@ class Generator:
             return np.ones(dims, dt)
         if p == 1:
             return np.zeros(dims, dt)
-        kept, scale = self.bernoulli(1 - p, dims, np.bool_), _scale_of_kept(p, dt)
+        kept, scale = self.bernoulli(1 - p, dims, np.bool_), _scale_of_kept(float(p), dt)
         return np.multiply(kept, scale) if dt.char in "fd" else kept.astype(dt) * scale
 
     # ---- other distributions ----------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class Plan(Prepared):
     def for_elements(self, count: int, own: int) -> Plan:
         """The same plan with the cost of `count` elements instead of its `own`."""
         if self._calls is None:
-            self.prepare()
+            self.prepare()  # once for all copies
         found = copy(self)
         steps = STEP * self.size
         once = (self.cost - steps) // IMPORT * IMPORT
