@@ -162,7 +162,7 @@ class Operator:
 
 class _Array:
     def __repr__(self) -> str:
-        return "ARRAY"
+        return "_"
 
 
 ARRAY = _Array()
@@ -178,6 +178,9 @@ class Static(tuple[Any]):
     def value(self) -> Any:
         """The argument itself."""
         return self[1]
+
+    def __str__(self) -> str:
+        return repr(self[1])
 
 
 def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: list[Any], is_tensor: Callable[[Any], bool]) -> Any:
@@ -230,6 +233,10 @@ class BoundOperator:
                 self.names.extend([p.name] * (1 if item is ARRAY else item))
         self._places = self._argument_places()
         bound_ever.append(weakref.ref(self))
+
+    def told(self, sizes: dict[int, str]) -> str | None:
+        """What it is, in words that are the same in every process; None where more than its layout tells that."""
+        return None if self.device or dtypes.get_default_dtype() is not dtypes.float32 else f"{self.name}({','.join(map(str, self.layout))})"
 
     def require(self, specs: Sequence[ArgSpec]) -> None:
         """See the runtime's BoundOp."""
@@ -557,7 +564,7 @@ def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[tuple
     first = next((s for s in specs if isinstance(s, Aval)), None)
     if first is None:
         return []
-    index, main = bound.is_index(), _zero_dims(first.dtype)
+    index, main = bound.is_index(), aval_of((1,), first.dtype)
     return [(i, promotion.result_type([main, specs[i]])) for i in numbers if not index[i]]
 
 
@@ -583,10 +590,6 @@ def _converting(function: Callable[..., Any], targets: Sequence[tuple[int, np.dt
         return function(*_converted(arrays, targets, numpy_forms.converted))
 
     return converting
-
-
-def _zero_dims(array_type: np.dtype) -> Aval:
-    return aval_of((1,), array_type)
 
 
 _PREPARE: dict[str | None, Callable[..., Callable[..., Any]]] = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from torchgrad_jax.declaration import factors, numpy_forms
 from torchgrad_jax.declaration.operator import BoundOperator, bound_ever
+from torchgrad_jax.runtime import jaxprs
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.value import Aval
@@ -64,6 +65,12 @@ class Vjp:
         # The same derivative of the same operator at operands of other sizes is another Vjp.
         self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
         bound_ever.append(weakref.ref(self))
+
+    def told(self, sizes: dict[int, str]) -> str | None:
+        """See BoundOperator."""
+        plan = self.of_plan
+        name = jaxprs.key_of(plan._sig.bop, plan._sig.specs, sizes)
+        return None if name is None else f"({name})'{plan.inputs}{self.which}{plan.saves}".replace(" ", "")
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""

@@ -488,7 +488,7 @@ def _refuse_fill(x: Any, mask: Any, value: Any) -> None:
     broadcast_shapes(mask.shape, x.shape)
 
 
-@op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None,
+@op("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value)", inplace=True, promote=None, elementwise=True, keeps_order=False,
     into_expanded=("masked_fill_", "tensor[mask] = scalar"), validate=_refuse_fill,
     node="MaskedFillBackward1", number_node="MaskedFillBackward0",
     grads={"self": lambda grad, mask: where(mask, zeros_like(grad), grad),

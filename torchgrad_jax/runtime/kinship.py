@@ -42,14 +42,14 @@ def pattern(specs: Sequence[Any]) -> tuple[tuple[Any, ...], Sizes]:
 
 
 class Kindred:
-    """The signatures of one pattern: the first of them, and which of its sizes may be others."""
+    """The signatures of one pattern: the first of them, and which of its sizes may be others; all, where its jaxpr is written down."""
 
     __slots__ = ("first", "_sizes", "_jaxpr", "_free", "_outs", "_apart")
 
-    def __init__(self, first: Any, sizes: Sizes, jaxpr: Any) -> None:
+    def __init__(self, first: Any, sizes: Sizes, jaxpr: Any = None) -> None:
         self.first, self._sizes = first, sizes
         self._jaxpr: Any = jaxpr
-        self._free = [False] * len(sizes)
+        self._free = [jaxpr is None] * len(sizes)
         place = {n: i for i, n in enumerate(sizes)}
         # Each dimension of a result as the place of its size, or as -1 - n if it is n whatever the sizes are.
         self._outs: list[Any] = [(a.dtype, a.device, [place.get(n, -1 - n) if n > 1 else -1 - n for n in a.shape]) for a in first.avals]

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from torchgrad_jax.runtime import keeping, modes
+from torchgrad_jax.runtime import jaxprs, keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, plan_of
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
@@ -339,6 +339,14 @@ class Signature(SignatureFields):
         function = filling_up(plan, vectors.shape, length)
         return NumPyForm(Forms(function, fresh=True), False, 0, 1, plan.cost)
 
+    def _as_written(self) -> bool:
+        """Whether its jaxpr is written down, for operands of all sizes."""
+        found = jaxprs.find(self.bop, self.specs) if modes.baseline else None
+        if found is None:
+            return False
+        self._baseline, self.avals, self.single = found
+        return True
+
     def _by_kinship(self) -> bool:
         """Whether signatures that differ from this one in sizes alone told all there is to know. Else this one is traced and compared with them."""
         find = getattr(self.bop, "kin", None)
@@ -352,12 +360,21 @@ class Signature(SignatureFields):
             first = found.first
             self.avals, self.single, self._baseline = avals, first.single, first.baseline
             return True
+        if self._as_written():
+            kindred[key] = Kindred(self, sizes)
+            return True
         self._trace()
         if found is None:
             kindred[key] = Kindred(self, sizes, self._jaxpr)
         else:
             found.learn(self, sizes, self._jaxpr)
         return True
+
+    def traced_anew(self) -> tuple[Any, bool]:
+        """Its jaxpr, and whether its function gives one result that is no tuple."""
+        kinds: list[type] = []
+        closed = _jaxpr_of(_as_tuple(self._raw, self.bop.name, kinds), self.bop.name, self.specs)
+        return closed, not issubclass(kinds[0], (tuple, list))
 
     def _trace(self) -> None:
         """Find the output avals, and keep the jaxpr, which is what finding them takes."""

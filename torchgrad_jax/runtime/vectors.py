@@ -13,7 +13,7 @@ from torchgrad_jax.runtime.value import aval_of
 # To what lengths operands are filled up, where a plan serves one length only; longer ones take long enough by themselves.
 _FILLED = (16, 64, 256, 1024)
 # The length that stands for all from one on, and from how many elements on it pays to write over an operand.
-_LENGTH, _MANY = 4096, 1024
+LENGTH, _MANY = 4096, 1024
 
 
 class Vectors(NamedTuple):
@@ -36,7 +36,7 @@ def as_vectors(specs: Sequence[Any]) -> Vectors | None:
     alike = shapes.count(shapes[0]) == len(shapes)
     shape = shapes[0] if alike else np.broadcast_shapes(*shapes)
     elements = math.prod(shape)
-    flat = (_LENGTH if elements else 0,)  # none may be a special case
+    flat = (LENGTH if elements else 0,)  # none may be a special case
     if alike and shape == flat:
         return None
     specs = tuple([s if isinstance(s, type) or not s.shape else aval_of(flat, s.dtype, s.device) for s in specs])
@@ -54,7 +54,7 @@ def specs_of_vectors(specs: Sequence[Any]) -> tuple[Any, ...] | None:
         return tuple(specs)
     if len({s.dtype for s in arrays}) != 1:
         return None
-    return tuple([s if isinstance(s, type) else aval_of((_LENGTH,), s.dtype, s.device) for s in specs])
+    return tuple([s if isinstance(s, type) else aval_of((LENGTH,), s.dtype, s.device) for s in specs])
 
 
 def filled_length(shape: tuple[int, ...]) -> int:
