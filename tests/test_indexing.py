@@ -360,3 +360,27 @@ def test_gradients_where_nothing_is_are_computed_in_vain(read):
         read(x).sum().backward()
         x.grad.tolist()
     assert tj.ones(3).sum() == 3
+
+
+def test_setitem_at_lists_that_come_again():
+    """They are kept as tensors: each call is as the first."""
+    writes = "x[[0, 2]] = x[[2, 0]]; x[[1], :2] = p; x[:, [0, -1]] = x[:, [-1, 0]] * 2; x[[0, 1], [2, 1]] = 3; x[[-1]] = q"
+    same(f"""
+        a = leaf(4, 3)
+        x = a * 1
+        p, q = leaf(2, seed=1), leaf(1, 3, seed=2)
+        {writes}
+        {writes}
+        {writes}
+        y = x.detach().clone()
+        y[[True, False, True, False]] = 0
+        y[[]] = 1
+        (x * x).sum().backward()
+    """)
+    for key in ("[4]", "[-5]", "(slice(None), [3])", "([0], [3])"):
+        same(f"""
+            x = leaf(4, 3, requires_grad=False)
+            x[[0, 1]] = 1
+            x[[0, 1]] = 2
+            x[{key}] = 2
+        """)

@@ -161,6 +161,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         given: Any = value if type(value) is Tensor else promotion.fitting(value, self._aval.dtype)
         if put_plainly(self, keys, given) or put_picked_at_hand(self, keys, given) or (number and _filled(self, key, value)):
             return
+    if type(key) is list or (type(key) is tuple and list in map(type, key)):
+        key = _with_lists(self, key)
     if _by_integers(key):
         _set_at(self, key, value, number)
     else:
