@@ -46,17 +46,23 @@ for step in range(2):
         w.grad = None
 print(loss.item())
 """
-# What is wrong on purpose; PyTorch asks none of it.
+# What is wrong on purpose; PyTorch asks none of it. What is written down of an operator is right.
 WRONG_GRADIENT = """
+from torchgrad_jax.runtime import modes
+modes.table = False
 from torchgrad_jax.operators import registry
 registry["softplus"].grads["self"] = lambda grad, self, beta, threshold: grad * 0.9
 """
 WRONG_DTYPE = """
+from torchgrad_jax.runtime import modes
+modes.table = False
 from torchgrad_jax.operators import registry
 right = registry["softplus"].function
 registry["softplus"].function = lambda *args, **kwargs: right(*args, **kwargs).astype("float64")
 """
 WRONG_SECOND = """
+from torchgrad_jax.runtime import modes
+modes.table = False
 from torchgrad_jax.declaration.factors import SLOPES
 SLOPES["tanh"] = SLOPES["tanh"][0], lambda r: -r
 """

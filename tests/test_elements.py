@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
@@ -48,6 +48,8 @@ numbers = st.one_of(
 )
 
 
+@example(0.0, -0.0, torch.float32, torch.maximum, False)
+@example(-0.0, 0.0, torch.float64, torch.minimum, False)
 @given(numbers, numbers, st.sampled_from(DTYPES), st.sampled_from(OF_TWO + COMPARISONS), st.booleans())
 def test_what_two_elements_come_to_has_the_bits_of_a_program(a, b, dtype, function, by_number):
     try:

@@ -69,13 +69,15 @@ def test_other_sizes(sizes):
     assert [repr(sig.bop) for sig in written if _differs(sig)] == []
 
 
-def test_the_table_is_what_traces_give():
+def test_the_table_is_what_traces_give(monkeypatch):
     """Where an operator was changed, ``python -m compat_suite.jaxprs`` writes the table again."""
     known = jaxprs.table()
     if known[jaxprs.VERSION] != jax.__version__:
         pytest.skip("the table is made by another version of JAX")
-    found = writer.of_vectors()
-    assert {key: text for key, text in found.items() if known.get(key) != text} == {}
+    monkeypatch.setattr(modes, "table", False)
+    found = writer.of_vectors()  # what other tests have called is found beside it
+    vectors = {key: text for key, text in known.items() if "[" not in key and key != jaxprs.VERSION}
+    assert {key: text for key, text in vectors.items() if found.get(key) != text} == {}
 
 
 def test_a_new_operation_is_not_traced(monkeypatch):

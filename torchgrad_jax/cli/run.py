@@ -34,6 +34,7 @@ environment:
   TORCHGRAD_JAX_BASELINE=off        never interpret: compile everything
   TORCHGRAD_JAX_TYPED=off           run the Python sources, not what was compiled of them at installation
   TORCHGRAD_JAX_THIRDS=off          multiply float32 matrices by float32's instructions alone
+  TORCHGRAD_JAX_TABLE=off           trace each operation, also where its jaxpr is written down
   TORCHGRAD_JAX_CHECK=now           check values (indices, labels) at the call, not at the look
   TORCHGRAD_JAX_TRACEBACK=full      show all frames of tracebacks
   TORCHGRAD_JAX_NOTICES=off         no notices on the terminal about slow compilations

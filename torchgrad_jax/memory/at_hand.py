@@ -30,7 +30,9 @@ _MOST_EXACT = 1 << 53
 # rounding innocuous?", 1995).
 OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "minimum": lambda a, b: a if a < b or a != a else b, "maximum": lambda a, b: a if a > b or a != a else b,
+    # of two zeros, 0.0 is the larger one
+    "minimum": lambda a, b: a if a < b or a != a else b if a != b or a else -(-a - b),
+    "maximum": lambda a, b: a if a > b or a != a else b if a != b or a else a + b,
 }  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 CHANGES: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}

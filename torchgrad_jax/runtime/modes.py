@@ -19,6 +19,11 @@ _SWITCH = os.environ.get("TORCHGRAD_JAX_BASELINE", "on")
 if _SWITCH not in ("on", "off"):
     raise ValueError(f"TORCHGRAD_JAX_BASELINE must be on or off, not {_SWITCH!r}")
 baseline: bool = _SWITCH == "on"
+# Whether operations whose jaxprs are written down are not traced for the interpreter: see `jaxprs`.
+_SWITCH = os.environ.get("TORCHGRAD_JAX_TABLE", "on")
+if _SWITCH not in ("on", "off"):
+    raise ValueError(f"TORCHGRAD_JAX_TABLE must be on or off, not {_SWITCH!r}")
+table: bool = _SWITCH == "on"
 # When checks of values are made: at the "look" at what depends on them, or "now", at the call, as PyTorch makes them (at the price of running
 # each program up to there).
 checks: str = os.environ.get("TORCHGRAD_JAX_CHECK", "look")

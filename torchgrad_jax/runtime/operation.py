@@ -341,7 +341,7 @@ class Signature(SignatureFields):
 
     def _as_written(self) -> bool:
         """Whether its jaxpr is written down, for operands of all sizes."""
-        found = jaxprs.find(self.bop, self.specs) if modes.baseline else None
+        found = jaxprs.find(self.bop, self.specs) if modes.baseline and modes.table else None
         if found is None:
             return False
         self._baseline, self.avals, self.single = found
