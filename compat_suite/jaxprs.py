@@ -17,8 +17,9 @@ from typing import Any
 import jax
 
 import torchgrad_jax as torch
+from torchgrad_jax.autograd import forward_ad
 from torchgrad_jax.declaration.derivative import plan
-from torchgrad_jax.declaration.operator import BoundOperator, all_bound, forget_signatures, registry
+from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, all_bound, forget_signatures, registry
 from torchgrad_jax.runtime import jaxprs
 from torchgrad_jax.runtime.baseline import Plan
 from torchgrad_jax.runtime.operation import Signature, signature
@@ -58,6 +59,13 @@ torch.lgamma(x); torch.erfinv(x); torch.sinc(x); torch.deg2rad(x); torch.isclose
 x.acosh(); x.atanh(); x.trunc(); x.frac(); x.exp2(); x.log2(); x.log10(); torch.bitwise_and(x > 0, b); torch.remainder(x, 2); x.erfc()
 """
 
+# Those that are carried forward, too; and operators that none but others call.
+ARITHMETIC = """
+x + y; x - y; x * y; x / y; -x; x * 2; x + 1; x - 1; 1 - x; x / 2; 2 / x; x**2; x**3; x.exp(); x.log(); x.sin(); x.cos(); x.tanh(); x.sigmoid()
+x.sqrt(); x.square(); F.silu(x); F.softplus(x); F.relu(x); F.gelu(x); x.abs(); x.reciprocal(); torch.maximum(x, y); torch.where(b, x, y)
+x.clamp(min=0.1)
+"""
+INNER = ("_mul_number", "_add_number")
 
 # Calls of a tensor X of one to four dimensions; and of some whose shapes are those of `called_with`.
 SIZED = """
@@ -75,7 +83,8 @@ t.sum(1); t.sum(1, keepdim=True); t.amax(1); t.norm(dim=1); t.norm(dim=0); t.nor
 (t > 0.5).all(1); t.sum((0, 1)); u.sum(1); u.sum(2); u.sum((1, 2)); u.sum((0, 1)); u.sum((-2, -1)); u.sum(1, keepdim=True); u.sum(2, keepdim=True)
 u.amax(1); u.norm(dim=1); u.norm(dim=2); u.norm(dim=2, keepdim=True); u.logsumexp(1); u.logsumexp(2); F.normalize(u); F.normalize(u, dim=1)
 F.normalize(u, dim=2); u.sum(-2); u.sum(-2, keepdim=True); t.sum(-2); v.sum((2, 3)); v.sum((0, 2, 3)); v.sum(1); v.sum((2, 3), keepdim=True)
-v.sum(1, keepdim=True); v.sum(2); t @ s; r @ t; r @ r; r.dot(r); torch.mv(t, s); torch.outer(r, s); t.mv(s); torch.cdist(t, t)
+v.sum(1, keepdim=True); v.sum(2); t @ s; r @ t; r @ r; r.dot(r); r @ r.detach(); r.detach() @ r; torch.mv(t, s); torch.outer(r, s); t.mv(s)
+torch.cdist(t, t)
 torch.cdist(t, t + 1); torch.baddbmm(u, u, w); t + s; t - s; t * s; t / s; s - t; s / t; t + k; t - k; t * k; t / k; k - t; k / t; r[:, None] + s
 r[:, None] - s; r[:, None] * s; r[:, None] / s; u + c; u - c; u * c; u / c; u + f; u - f; u * f; u + e; u - e; u * e; u / e; u + g; u * g; u - g
 u / g; u + h; u * h; u - h; u / h; c * u; v + m; v * m; v - m; v / m; v + n; v * n; v - n; t[:, None] - t; t[:, None] + t; t[:, None] * t; u * o
@@ -86,7 +95,7 @@ z / t
 # Sizes that no product makes of others: few elements, more of them, and, by how many dimensions there are, as many as a line of the table is for.
 SETS = ((3, 5, 7, 11), (7, 11, 13, 17), (13, 17, 19, 7), (113, 131, 5, 3), (29, 31, 17, 3), (11, 13, 17, 5))
 # Which of them are equal, and which are 1: it is told for each by itself.
-ALIKE = ("abcd", "aacd", "abbd", "aaad", "1bcd", "a1cd", "ab1d")
+ALIKE = ("abcd", "aacd", "abbd", "aaad", "1bcd", "a1cd", "ab1d", "abcc", "1bcc", "a1cc")
 
 
 def _evaluate(calls: str, names: dict[str, Any]) -> None:
@@ -107,6 +116,12 @@ def called() -> None:
         names = {"x": torch.rand(4, 5), "y": torch.rand(4, 5), "b": torch.rand(4, 5) > 0.5}
         names["x"].requires_grad_(needs)
         _evaluate(CALLS, names)
+    with forward_ad.dual_level():
+        x, y = forward_ad.make_dual(names["x"].detach(), torch.ones(4, 5)), forward_ad.make_dual(names["y"], torch.ones(4, 5))
+        for also in ({}, {"y": y}, {"x": x, "y": y.detach()}):
+            _evaluate(ARITHMETIC, {**names, "x": x, **also})
+    for name in INNER:
+        registry[name].bind((ARRAY, ARRAY))
 
 
 def called_with(sizes: tuple[int, ...]) -> None:
@@ -133,9 +148,9 @@ def operands(bound: BoundOperator) -> Iterator[tuple[Any, ...]]:
         many = many or (len(tensors) < 3 and {*dtypes} in ({LONG}, {BOOL}))
         choices: list[list[Any]] = []
         for i, kind in enumerate(kinds):
-            dtype = SINGLE if kind == "Scalar" else dtypes[tensors.index(i)]
-            arrays = [] if kind == "Scalar" else [aval_of(VECTOR, dtype), *([aval_of(SCALAR, dtype)] if many else [])]
-            choices.append([*arrays, *([float, int] if kind != "Tensor" and dtype in (dtypes[0], dtypes[-1]) else [])])
+            dtype = None if kind == "Scalar" else dtypes[tensors.index(i)]
+            arrays = [] if dtype is None else [aval_of(VECTOR, dtype), *([aval_of(SCALAR, dtype)] if many else [])]
+            choices.append([*arrays, *([float, int] if kind != "Tensor" and dtype in (None, dtypes[0], dtypes[-1]) else [])])
         yield from (chosen for chosen in product(*choices) if any(isinstance(s, Aval) for s in chosen))
 
 
@@ -145,6 +160,7 @@ def _dtypes(count: int) -> Iterator[tuple[Any, ...]]:
         yield from ((SINGLE, BOOL), (BOOL, SINGLE), (SINGLE, LONG), (LONG, SINGLE))
     elif count > 2:
         yield from ((BOOL, *(other,) * (count - 1)) for other in (SINGLE, DOUBLE, LONG))
+        yield from ((other, BOOL, *(other,) * (count - 2)) for other in (SINGLE, DOUBLE, LONG))
 
 
 def signatures() -> Iterator[Signature]:
@@ -215,7 +231,8 @@ def _line(sig: Signature) -> tuple[str, str] | None:
 def of_vectors() -> dict[str, str]:
     """What there is to write down of vectors and scalars."""
     called()
-    found = {sig: None for sig in signatures() if getattr(sig.baseline, "everywhere", False)}
+    forward = [sig for bop in all_bound() if getattr(bop, "which", None) == "forward" for sig in list(bop.signatures.values())]
+    found = {sig: None for sig in (*signatures(), *forward) if getattr(sig.baseline, "everywhere", False) and not _has_a_shape(sig)}
     return dict([line for sig in found if (line := _line(sig)) is not None])
 
 
