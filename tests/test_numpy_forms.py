@@ -232,10 +232,12 @@ def _is_planned(form: Any) -> bool:  # test_numpy_rows.py
     return getattr(form, "planned", False)
 
 
-# A mean's sum is rounded otherwise: test_form_steps.py.
-_OTHERS = _ROUNDED | PLACED | {"mean", "mean_dim"}
+# A mean's sum is rounded otherwise: test_form_steps.py. Rows: test_numpy_rows.py.
+_OTHERS = _ROUNDED | PLACED | {"mean", "mean_dim", *(_ROWS := {"softmax", "log_softmax", "_safe_softmax", "native_layer_norm"})}
 WITH_FORM = sorted(o.name for o in registry.values() if o.numpy is not None and o.name not in _OTHERS and not _is_planned(o.numpy))
-WITH_GRADIENT = sorted(o.name for o in registry.values() if o.numpy_vjp is not None and o.name not in _ROUNDED and not _is_planned(o.numpy_vjp))
+WITH_GRADIENT = sorted(
+    o.name for o in registry.values() if o.numpy_vjp is not None and o.name not in _ROUNDED | _ROWS and not _is_planned(o.numpy_vjp)
+)
 
 
 def _dtypes(name: str, among: list[np.dtype]) -> list[tuple[np.dtype, ...]]:

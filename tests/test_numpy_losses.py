@@ -9,7 +9,7 @@ import torchgrad_jax as torch
 from torchgrad_jax.declaration.derivative import plan
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.operators import registry
-from torchgrad_jax.runtime.baseline import NumPyForm
+from torchgrad_jax.runtime.baseline import Merged, NumPyForm, Part
 from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.value import aval_of
@@ -47,6 +47,14 @@ def test_forms_and_plans_have_the_same_bits(name, tensors, others, reduction, sh
         assert not shape or type(one.baseline) is NumPyForm
         for aval, of_form, of_plan in zip(one.avals, one.baseline(*arrays), one._plan()(*arrays), strict=True):
             assert aval.shape == np.shape(of_form) and np.array_equal(of_form, of_plan)
+        assert not shape or len(one.avals) > 1 or one.in_lists is one.baseline
+        names = list(range(len(arrays) + len(one.avals)))
+        listed, other = one.in_lists, one._plan()
+        assert listed is not None and other is not None
+        merged = Merged([Part(listed, names[: len(arrays)], names[len(arrays) :])], names[: len(arrays)], names[len(arrays) :])
+        for _ in range(3):
+            with np.errstate(all="ignore"):
+                assert [np.asarray(a).tobytes() for a in merged(list(arrays))] == [np.asarray(a).tobytes() for a in other(*arrays)]
 
 
 def test_a_new_size_is_not_traced(monkeypatch):

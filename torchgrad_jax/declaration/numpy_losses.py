@@ -55,8 +55,15 @@ class Loss:
             found = found if count is None else found / count
             return found if outcome is None else (found, outcome(*arrays))
 
+        steps: Any = None if outcome is not None else plan.as_steps(range(len(specs)))  # type: ignore[union-attr]
+        if steps is not None:
+            steps += [(total, (-len(steps),))] if aval.shape and not alone else []
+            steps += [(np.true_divide, (-len(steps), np.asarray(count)))] if count is not None else []
         made = like if outcome is None else (like, stand_in((2,), np.dtype(np.int64)))
-        return Forms(function, lambda *arrays: made, planned=True, fused=lambda *arrays: plan.cost)  # type: ignore[union-attr]
+        return Forms(
+            function, lambda *arrays: made, planned=steps is None, fused=lambda *arrays: plan.cost,  # type: ignore[union-attr]
+            steps=None if steps is None else lambda *arrays: steps,
+        )  # fmt: skip
 
     def vjp(self, bound: BoundOperator, specs: tuple[Any, ...], of_gradient: Callable[[Signature], Any]) -> Any:
         """The `numpy_form` of its backward operation. of_gradient: gives the backward operation of another Signature, and what that saves of it."""
@@ -75,8 +82,15 @@ class Loss:
             found = plan(grad if count is None else grad / count, *arrays)
             return found[0] if len(found) == 1 else tuple(found)
 
-        known = Forms(function, lambda *arrays: like if results == 1 else (like,) * results, planned=True, fused=lambda *arrays: plan.cost)
-        return (lambda taken: known if taken[0].shape == given.shape and taken[0].dtype == aval.dtype else None) if plan is not None else None
+        if plan is None:
+            return None
+        shared = [] if count is None else [(np.true_divide, (0, np.asarray(count)))]
+        steps = plan.as_steps([-1 if shared else 0, *range(1, 1 + len(saved))], len(shared))
+        known = Forms(
+            function, lambda *arrays: like if results == 1 else (like,) * results, planned=steps is None, fused=lambda *arrays: plan.cost,
+            steps=None if steps is None else lambda *arrays: [*shared, *steps],
+        )  # fmt: skip
+        return lambda taken: known if taken[0].shape == given.shape and taken[0].dtype == aval.dtype else None
 
 
 form = Loss()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array, Shape
-from torchgrad_jax.declaration.numpy_rows import carried_out, is_for_rows
+from torchgrad_jax.declaration.numpy_rows import carried_out, is_for_rows, step
 from torchgrad_jax.runtime.baseline import Forms, loops
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -146,7 +146,20 @@ def layer_norm_grads(names: tuple[str, ...]) -> Forms:
         told_apart = len(rest) != 3 or "weight" in names
         return _of_avals(avals, names) if told_apart and is_for_rows(grad, x, *rest) else None
 
-    return Forms(function, result, each=_ELEMENT, planned=True)
+    def steps(grad: Array, avals: Any, x: Array, *rest: Array, normalized_shape: Shape, **_: Any) -> Any:
+        given, statistics, dims = [grad, x], [len(rest), len(rest) + 1], tuple(range(grad.ndim - len(normalized_shape)))
+        how: dict[str, Any] = {"length": math.prod(normalized_shape), "eps": 0.0, "inner": 1}
+        weights = [2] if len(rest) > 2 else []
+        if len(normalized_shape) > 1 or not dims:
+            return None
+        found = {
+            "input": step(given, [x.shape], [0, 1, *statistics, *weights], of=loops.LAYER_GRAD, parameters=len(weights), **how),
+            "weight": step(given, [normalized_shape], [0, 1, *statistics], of=loops.LAYER_WEIGHT, parameters=0, **how),
+            "bias": (summing(dims, grad.dtype), (0,)),
+        }
+        return [found[name] for name in names]
+
+    return Forms(function, result, each=_ELEMENT, steps=steps)
 
 
 # ---------------------------------------------------------------------- over groups of channels

@@ -153,9 +153,8 @@ class _Finder:
         """The next step."""
         key = self.key(step)
         group = None if key is None else self.open.get(key)
-        waits = all([self.facts[slot].size <= _SMALL for slot in (*step.operands, *step.results)])
         for other in list(self.open.values()):
-            if other is not group and ((other.size > _LARGE and not waits) or not other.made.isdisjoint(step.operands)):
+            if other is not group and (not other.made.isdisjoint(step.operands) or (other.size > _LARGE and not self.waits(step))):
                 self.close(other)
         if key is None:
             self.steps.append(step)
@@ -167,6 +166,10 @@ class _Finder:
             group = self.open[key] = _Group(*key)
         group.steps.append(step)
         group.made.update(step.results)
+
+    def waits(self, step: Assignable) -> bool:
+        """Whether a step is so small that large ones may wait for it."""
+        return all([self.facts[slot].size <= _SMALL for slot in (*step.operands, *step.results)])
 
     def key(self, step: Assignable) -> tuple[tuple[int, ...], str] | None:
         """Of which group a step could be: by the shape of its result and the dtype of its numbers in registers. None if it is for none."""

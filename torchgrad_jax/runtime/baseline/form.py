@@ -18,10 +18,10 @@ class Forms(NamedTuple):
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, or of the results where these are more,
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
     well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for the first, second ... of what they give,
-    constant arrays; and, if it is more than one, how many results each gives. The last ones are the operator's. None where there are none. They are
-    what a program is merged of, and make memory of their own, but for a `Spread` that says otherwise. planned: such a program asks for the plan of
-    its jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only. often: for so many new programs
-    it is taken, and after them the plan, which has loops of its own and has paid for its trace by then; 0: always.
+    constant arrays; and, if it is more than one, how many results each gives; or 1 and whether that is memory of its own, as those of others are, but
+    for a `Spread` that says otherwise. The last ones are the operator's. None where there are none. A program is merged of them. planned: such a
+    program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only.
+    often: for so many new programs it is taken, and after them the plan, which has loops of its own and has paid for its trace by then; 0: always.
     """
 
     function: Callable[..., Any]

@@ -89,11 +89,20 @@ class Plan(Prepared):
         """The same plan with the cost of `count` elements instead of its `own`."""
         if self._calls is None:
             self.prepare()  # once for all copies
-        found = copy(self)
+        found = self.__copy__()
         steps = STEP * self.size
         once = (self.cost - steps) // IMPORT * IMPORT
         found.cost = steps + (importing() if once else 0.0) + (self.cost - steps - once) * count / max(own, 1)
         return found
+
+    def as_steps(self, given: Sequence[Any], before: int = 0) -> list[Any] | None:
+        """What it does as steps of a form, see `Forms`, behind so many others. given: what its inputs are there: places of operands, or of what those
+        others give. None where its results are not those of the last steps."""
+        made = [slot for step in self.steps for slot in step.results]
+        if made[len(made) - len(self.outputs) :] != self.outputs or len(made) > len(self.steps):
+            return None
+        where = {**dict(zip(self.inputs, given, strict=True)), **self.constants, **{slot: -1 - before - i for i, slot in enumerate(made)}}
+        return [(step.function, tuple([where[slot] for slot in step.operands]), 1, step.fresh) for step in self.steps]
 
     @property
     def broadcasting(self) -> Plan:
@@ -108,8 +117,11 @@ class Plan(Prepared):
 
     def __copy__(self) -> Plan:
         found: Plan = Plan.__new__(Plan)
-        for name in (*Prepared.__slots__, *Plan.__slots__):
-            setattr(found, name, getattr(self, name))
+        found._calls, found._template, found._outputs, found._inputs = self._calls, self._template, self._outputs, self._inputs
+        found.cost, found.alike, found.size, found.compiling, found.multiplies = self.cost, self.alike, self.size, self.compiling, self.multiplies
+        found.shape_free, found.any_sizes, found.everywhere, found._parts = self.shape_free, self.any_sizes, self.everywhere, self._parts
+        found.steps, found.inputs, found.constants, found.outputs = self.steps, self.inputs, self.constants, self.outputs
+        found._broadcasting = self._broadcasting
         return found
 
 

@@ -167,7 +167,7 @@ def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: l
     own = [*range(free, free + before), *made]
     free += before
     first = 0
-    for (function, places, *_), count in zip(of, counts, strict=True):
+    for (function, places, *rest), count in zip(of, counts, strict=True):
         operands: list[int] = []
         for p in places:
             if isinstance(p, int):
@@ -176,7 +176,7 @@ def _insert_steps(of: Sequence[Any], reads: list[int], made: list[int], steps: l
                 constants[free] = p
                 operands.append(free)
                 free += 1
-        fresh = count == 1 and (type(function) is not Spread or function.fresh)
+        fresh = rest[1] if len(rest) > 1 else count == 1 and (type(function) is not Spread or function.fresh)
         steps.append(Call(function, operands, own[first : first + count], fresh))
         first += count
     return free
