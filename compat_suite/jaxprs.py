@@ -50,6 +50,7 @@ F.l1_loss(x, y); F.smooth_l1_loss(x, y); F.smooth_l1_loss(x, y, reduction="none"
 F.binary_cross_entropy(x, y); F.binary_cross_entropy(x, y, reduction="none"); F.binary_cross_entropy_with_logits(x, y)
 F.binary_cross_entropy_with_logits(x, y, reduction="none"); F.soft_margin_loss(x, y); F.kl_div(x, y); F.poisson_nll_loss(x, y); x // y; x // 2
 x % y; x % 2; torch.div(x, y, rounding_mode="trunc"); torch.fmod(x, y); x.lerp(y, 0.1); x.lerp(y, x); x.logit(); x.logit(1e-6); x.round()
+torch.dist(x, y)
 x.round(decimals=2); x.float(); x.double(); x.long(); x.int(); x.bool(); x.to(torch.bfloat16); x.clone(); x + 1; x - 1; x * 2; x / 2; x.abs()
 x.sign(); x.neg(); x.exp(); x.log(); x.sin(); x.cos(); x.tan(); x.erf(); x.atan(); x.floor(); x.ceil(); x.log1p(); x.expm1(); x.reciprocal(); x == y
 x != y; x < y; x <= y; x > y; x >= y; b & b; b | b; ~b; b ^ b; torch.logical_not(b); torch.logical_and(b, b); torch.logical_or(b, b)
@@ -165,15 +166,15 @@ def _dtypes(count: int) -> Iterator[tuple[Any, ...]]:
 
 def signatures() -> Iterator[Signature]:
     """Of element-wise operators that were called, or that people often call; of their gradients, and the gradients of these."""
-    for operator in list(registry.values()):
-        if not operator.elementwise or operator.check is not None or operator.name.startswith(RARE):
+    for bound in all_bound():
+        operator = getattr(bound, "operator", None)
+        if operator is None or not operator.elementwise or operator.check is not None or operator.name.startswith(RARE) or bound.device is not None:
             continue
-        for bound in list(operator.bound.values()):
-            for specs in operands(bound) if bound.device is None else ():
-                found = _signature(bound, specs)
-                if found is not None:
-                    yield found
-                    yield from _gradients(found, 2 if _is_plain(specs) and (len(specs) == 1 or operator.name in TWICE) else 1)
+        for specs in operands(bound):
+            found = _signature(bound, specs)
+            if found is not None:
+                yield found
+                yield from _gradients(found, 2 if _is_plain(specs) and (len(specs) == 1 or operator.name in TWICE) else 1)
 
 
 def _is_plain(specs: Sequence[Any]) -> bool:
