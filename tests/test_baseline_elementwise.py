@@ -277,6 +277,16 @@ def one_by_one(a, b, dtype):
     return (rounded(rounded(rounded(a * b) + a) / rounded(b - a)) * b).astype(dtype)
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_what_is_a_primitive_in_later_versions_of_jax(dtype):
+    """The logarithm to the base 2, and 1 - tanh(x)^2."""
+    x = np.abs(values(dtype, 60)) + np.array(0.1, dtype)
+    found, expected = both(lambda x: (jnp.log2(x), jax.jvp(jnp.tanh, (x,), (x,))[1]), x)
+    for a, b in zip(found, expected, strict=True):
+        tolerance = 2e-2 if dtype.itemsize == 2 else 2e-6
+        np.testing.assert_allclose(a.astype(np.float64), np.asarray(b).astype(np.float64), rtol=tolerance, atol=tolerance)
+
+
 def test_half_precision_rounds_after_each_primitive():
     for dtype in (np.float16, BFLOAT16):
         a, b = values(dtype, 400), values(dtype, 400, seed=1)

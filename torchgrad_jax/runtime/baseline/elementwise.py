@@ -29,8 +29,8 @@ _CHEAP = {
     "is_finite": np.isfinite, "real": np.real, "imag": np.imag,
 }  # fmt: skip
 _DEAR = {
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "expm1": np.expm1, "log1p": np.log1p, "log2": np.log2, "sin": np.sin, "cos": np.cos,
+    "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
     "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "cbrt": np.cbrt,
 }  # fmt: skip
 
@@ -298,6 +298,15 @@ def _integer_pow(eqn: Any) -> Any:
         return divide(one, found) if exponent < 0 else found
 
     return power if exponent else np.ones_like
+
+
+@rule("one_minus_square", elementwise=True, fresh=True)
+def _one_minus_square(eqn: Any) -> Any:
+    dtype = eqn.outvars[0].aval.dtype
+    one, add, subtract, multiply = np.ones((), dtype), np.add, np.subtract, np.multiply
+    if is_half(dtype):
+        add, subtract, multiply = of_halves(add, dtype), of_halves(subtract, dtype), of_halves(multiply, dtype)
+    return lambda x: multiply(add(one, x), subtract(one, x))
 
 
 @rule("rsqrt", elementwise=True, fresh=True)
