@@ -32,6 +32,7 @@ SINGLE, DOUBLE, LONG, BOOL, COMPLEX, HALF = map(jax.numpy.dtype, ("float32", "fl
 VECTOR, SCALAR = (LENGTH,), ()
 # A plan of more steps is not written down.
 MOST_EQUATIONS = 28
+# Operators that few programs begin with, by what their names begin with.
 RARE = ("special_", "polygamma", "digamma", "mvlgamma", "igamma", "i0", "_dirichlet", "ldexp", "float_power", "gcd", "lcm", "nextafter", "frexp")
 # What is differentiated twice, beside what has one operand.
 TWICE = ("add", "sub", "rsub", "mul", "div", "pow_tensor", "mse_loss", "where_self", "add_scaled", "sub_scaled", "maximum", "minimum")
@@ -233,7 +234,7 @@ def of_vectors() -> dict[str, str]:
     """What there is to write down of vectors and scalars."""
     called()
     forward = [sig for bop in all_bound() if getattr(bop, "which", None) == "forward" for sig in list(bop.signatures.values())]
-    found = {sig: None for sig in (*signatures(), *forward) if getattr(sig.baseline, "everywhere", False) and not _has_a_shape(sig)}
+    found = {sig: None for sig in (*signatures(), *forward) if getattr(sig.baseline, "everywhere", False) and not has_a_shape(sig)}
     return dict([line for sig in found if (line := _line(sig)) is not None])
 
 
@@ -246,7 +247,7 @@ def of_any_sizes() -> dict[str, str]:
         every = [sig for bop in all_bound() for sig in list(getattr(bop, "signatures", {}).values())]
         forget_signatures()
         for sig in every:
-            line = _line(sig) if _has_a_shape(sig) and _is_of_any_size(sig) else None
+            line = _line(sig) if has_a_shape(sig) and _is_of_any_size(sig) else None
             if line is not None and found.setdefault(*line) != line[1]:
                 found[line[0]] = ""  # it depends on the sizes
             elif line is not None:
@@ -254,7 +255,8 @@ def of_any_sizes() -> dict[str, str]:
     return {key: text for key, text in found.items() if text and told[key] > 2}
 
 
-def _has_a_shape(sig: Signature) -> bool:
+def has_a_shape(sig: Signature) -> bool:
+    """Whether some operand is neither a vector of the length that stands for all nor a scalar."""
     return any(isinstance(s, Aval) and s.shape not in (VECTOR, SCALAR) for s in sig.specs)
 
 

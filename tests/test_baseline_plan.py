@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import weakref
+from copy import copy
 
 import jax
 import numpy as np
@@ -15,7 +16,8 @@ from test_baseline_agreement import agree, assert_close, assert_same, both, valu
 
 import torchgrad_jax as tj
 from torchgrad_jax.runtime import baseline_tier, execution_mode
-from torchgrad_jax.runtime.baseline import plan_of, quietly, same_plan, surroundings
+from torchgrad_jax.runtime.baseline import Plan, plan_of, quietly, same_plan, surroundings
+from torchgrad_jax.runtime.baseline.carrying import Prepared
 from torchgrad_jax.runtime.baseline.inlining import KERNEL
 from torchgrad_jax.runtime.native import blas
 
@@ -35,6 +37,15 @@ def planned(function, *arrays):
 X, ROW, COLUMN = values(np.float32, (3, 4)), values(np.float32, 4), values(np.float32, (3, 1))
 
 # ---------------------------------------------------------------------- what a plan is made of
+
+
+def test_a_copy_has_all_that_a_plan_has():
+    plan = planned(lambda x, y: (x * y + 1, x - y), X, X)
+    plan.prepare()
+    names = (*Prepared.__slots__, *Plan.__slots__)
+    assert len(names) > 15
+    for one in (plan, plan.broadcasting):
+        assert all(getattr(copy(one), name) is getattr(one, name) or getattr(copy(one), name) == getattr(one, name) for name in names)
 
 
 def test_calls_are_inlined_and_identities_and_constants_take_no_step():

@@ -379,19 +379,18 @@ class Signature(SignatureFields):
     def _trace(self) -> None:
         """Find the output avals, and keep the jaxpr, which is what finding them takes."""
         bop, where = self.bop, common_device(self.specs, self.bop.device)
-        known, kinds = self._raw.closed if type(self._raw) is Known else None, []
+        known = self._raw.closed if type(self._raw) is Known else None
         if known is not None and _inputs(self.specs) == [(a.shape, a.dtype) for a in known.in_avals]:
-            self._jaxpr, several = known, len(known.out_avals) > 1
+            self._jaxpr, alone = known, len(known.out_avals) == 1
         else:
             try:
-                self._jaxpr = _jaxpr_of(_as_tuple(self._raw, bop.name, kinds), bop.name, self.specs)
+                self._jaxpr, alone = self.traced_anew()
             except (TypeError, ValueError, ZeroDivisionError) as error:
                 # What an operator's own checks let pass and JAX refuses: one sentence, not a trace of JAX's frames.
                 raise RuntimeError(f"{bop.name}: {str(error).splitlines()[0]}") from None
-            several = issubclass(kinds[0], (tuple, list))
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
-        self.single = not several or (self.check is not None and len(outs) == 1)
+        self.single = alone or (self.check is not None and len(outs) == 1)
 
 
 def of_vectors(bop: Any) -> Any:
