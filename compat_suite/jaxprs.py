@@ -211,7 +211,7 @@ def _backward(sig: Signature, inputs: tuple[int, ...]) -> list[tuple[Any, tuple[
 def _signature(bop: Any, specs: tuple[Any, ...]) -> Signature | None:
     try:
         return signature(bop, specs)
-    except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
+    except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None
 
 
