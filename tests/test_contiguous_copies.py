@@ -108,3 +108,54 @@ def test_large_transposed_tensors():
     np.testing.assert_array_equal(
         x.view(3, 100, 70).permute(2, 0, 1).reshape(70, 300).numpy(), want.reshape(3, 100, 70).transpose(2, 0, 1).reshape(70, 300)
     )
+
+
+def assert_joined(given, axis):
+    for function, wanted in ((copying.joined, np.concatenate), (copying.stacked, np.stack)):
+        try:
+            found, right = function(given, axis), wanted(given, axis)
+        except ValueError:
+            with pytest.raises(ValueError):
+                wanted(given, axis)
+            continue
+        assert found.dtype == right.dtype
+        np.testing.assert_array_equal(found, right)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_arrays_are_joined_and_stacked_as_numpy_does_however_they_lie(data):
+    rank = data.draw(st.integers(1, 4))
+    axis = data.draw(st.integers(-rank, rank - 1))
+    shape = data.draw(st.lists(st.integers(0, 6) | st.sampled_from([20, 40]), min_size=rank, max_size=rank))
+    dtype, given, alike = data.draw(st.sampled_from(DTYPES)), [], data.draw(st.booleans())
+    for _ in range(data.draw(st.integers(1, 5))):
+        own = list(shape)
+        own[axis] = own[axis] if alike else data.draw(st.integers(0, 6))
+        order = data.draw(st.permutations(range(rank)))
+        wide = numbers([own[d] + 1 for d in order], dtype)
+        turned = wide.transpose(np.argsort(order))
+        part = [data.draw(st.sampled_from([slice(None, -1), slice(1, None), slice(None, 0, -1)])) for _ in range(rank)]
+        given.append(turned[tuple(part)] if data.draw(st.booleans()) else np.ascontiguousarray(turned[tuple(part)]))
+    assert_joined(given, axis)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_lies_in_many_short_pieces_is_joined(dtype):
+    x = numbers((50, 3, 4), dtype)
+    for axis in (0, 1, 2):
+        assert_joined([x[:, :2, :2], x[:, 1:, :2], x[::-1, :2, 1:3]], axis)
+        assert_joined([x.transpose(0, 2, 1)[:, :3], x[..., :3]], axis)
+    assert_joined([np.broadcast_to(x[:1], x.shape), x], 1)
+
+
+def test_arrays_that_do_not_fit_together_are_numpys_to_join():
+    x = numbers((3, 4), np.float32)
+    assert_joined([x, x.astype(np.float64)], 0)
+    assert_joined([x, x[:2]], 1)
+    assert_joined([x, x[0]], 0)
+    assert_joined([x.astype(">f4"), x.astype(">f4")], 0)
+    assert_joined([np.float32(1), np.float32(2)], 0)
+    assert_joined([np.array(1.0), np.array(2.0)], 0)
+    with pytest.raises(np.exceptions.AxisError):
+        copying.joined([x, x], 2)

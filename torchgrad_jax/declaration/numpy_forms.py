@@ -20,6 +20,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_parts import narrow, split, unbind
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.broadcasting import FILLED, repeated
+from torchgrad_jax.runtime.baseline.carrying import Joined
 from torchgrad_jax.runtime.baseline.copying import contiguous, joined, reshaped, stacked, written
 from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.operation import stand_in
@@ -371,7 +372,11 @@ def _cat(tensors: list[Array], dim: int) -> Array:
         return joined(_not_empty(tensors) or tensors[:1], dim)
 
 
-cat, cat_vjp = Forms(_cat, _cat_result), _cat_vjp
+def _cat_steps(tensors: list[Array], dim: int) -> Any:
+    return [(Joined(dim), range(len(tensors)))] if len(_not_empty(tensors)) == len(tensors) else None
+
+
+cat, cat_vjp = Forms(_cat, _cat_result, steps=_cat_steps), _cat_vjp
 
 
 def _stack_result(tensors: list[Array], dim: int) -> Array | None:
@@ -384,7 +389,7 @@ def stack_vjp(grad: Array, avals: Sequence[Aval], dim: int) -> tuple[Array, ...]
     return tuple([grad[(*(_ALL,) * dim, i, ...)] for i in range(len(avals))])
 
 
-stack = Forms(lambda tensors, dim: stacked(tensors, dim), _stack_result)
+stack = Forms(lambda tensors, dim: stacked(tensors, dim), _stack_result, steps=lambda tensors, dim: [(Joined(dim, True), range(len(tensors)))])
 
 
 def _matrix(t: Array) -> Array:
@@ -524,25 +529,27 @@ diag_embed = Forms(_diag_embedded, _diag_embed_result)
 
 
 def _padded(x: Array, value: Array, pad: Shape) -> Array:
-    whole = np.empty(_padded_shape(x, pad), x.dtype)
+    shape, into, of = _padding(x.shape, pad)
+    whole = np.empty(shape, x.dtype)
     whole[...] = value
-    into, of = [_ALL] * x.ndim, [_ALL] * x.ndim
-    for i in range(len(pad) // 2):
-        d, before, after = x.ndim - 1 - i, pad[2 * i], pad[2 * i + 1]
-        first, first_kept = max(before, 0), max(-before, 0)
-        count = max(min(x.shape[d] - max(-after, 0) - first_kept, whole.shape[d] - first), 0)
-        into[d], of[d] = slice(first, first + count), slice(first_kept, first_kept + count)
-    written(whole[tuple(into)], x[tuple(of)])
+    written(whole[into], x[of])
     return whole
 
 
-def _padded_shape(x: Array, pad: Shape) -> Shape:
-    shape = list(x.shape)
+@lru_cache(1024)
+def _padding(shape: Shape, pad: Shape) -> tuple[Shape, tuple[slice, ...], tuple[slice, ...]]:
+    """The shape, where the elements that are kept are written to, and where they are read. ValueError where more is removed than there is."""
+    made = list(shape)
+    into, of = [_ALL] * len(shape), [_ALL] * len(shape)
     for i in range(len(pad) // 2):
-        shape[-1 - i] += pad[2 * i] + pad[2 * i + 1]
-    if min(shape, default=0) < 0:
+        d, before, after = len(shape) - 1 - i, pad[2 * i], pad[2 * i + 1]
+        made[d] += before + after
+        first, first_kept = max(before, 0), max(-before, 0)
+        count = max(min(shape[d] - max(-after, 0) - first_kept, made[d] - first), 0)
+        into[d], of[d] = slice(first, first + count), slice(first_kept, first_kept + count)
+    if min(made, default=0) < 0:
         raise ValueError("more removed than there is")
-    return tuple(shape)
+    return tuple(made), tuple(into), tuple(of)
 
 
 def _pad(x: Array, value: Array, pad: Shape) -> Array:
@@ -550,7 +557,7 @@ def _pad(x: Array, value: Array, pad: Shape) -> Array:
 
 
 def _pad_result(x: Array, value: Array, pad: Shape) -> Array | None:
-    return stand_in(_padded_shape(x, pad), x.dtype) if convertible(value.dtype, x.dtype) else None
+    return stand_in(_padding(x.shape, pad)[0], x.dtype) if convertible(value.dtype, x.dtype) else None
 
 
 def _pad_vjp(grad: Array, aval: Aval, pad: Shape) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 from torchgrad_jax.declaration import promotion
 from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
 from torchgrad_jax.runtime.baseline import Forms, blocks
+from torchgrad_jax.runtime.baseline.carrying import Taken
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import LAST, LEAST, MOST, SUM, along, are_beside
@@ -58,6 +59,7 @@ def _told(shape: Shape, dtype: np.dtype, checked: bool) -> Any:
 def reading(
     read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
     outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None, picks: bool = True,
+    steps: Callable[..., Any] | None = None,
 ) -> Forms:  # fmt: skip
     """The form of an operator that reads, or adds, at indices, or of its checked twin. read: at indices in range. inside: whether they are; outcome:
     what the twin says of those that are not, and clipped: its operands with these in range."""
@@ -72,7 +74,7 @@ def reading(
             return read(x, *rest, **statics), RIGHT
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
 
-    return Forms(read if inside is None else checked, result, True, picks=picks)
+    return Forms(read if inside is None else checked, result, True, picks=picks, steps=steps)
 
 
 def in_range(index: Array, size: int, low: int = 0) -> bool:
@@ -118,7 +120,7 @@ def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
     return RIGHT
 
 
-index = reading(_index, _index_shape)
+index = reading(_index, _index_shape, steps=lambda x, indices, dims: [(Taken(dims[0]), (0, 1))] if len(indices) == 1 else None)
 index_checked = reading(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
 masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
                       lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip

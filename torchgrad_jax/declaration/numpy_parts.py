@@ -60,6 +60,17 @@ def _slicing(dim: int, length: int, step: int) -> Callable[[Array, int], Array]:
 select.by_index, slice_.by_index = _selecting, _slicing  # type: ignore[attr-defined]
 
 
+def flipped(x: Array, dims: Sequence[int]) -> Array:
+    """The elements in the opposite order along `dims`, a view."""
+    return x[_backwards(x.ndim, tuple(dims))]
+
+
+@lru_cache(1024)
+def _backwards(ndim: int, dims: tuple[int, ...]) -> tuple[slice, ...]:
+    backwards = {d % ndim for d in dims}
+    return tuple([slice(None, None, -1) if d in backwards else _ALL for d in range(ndim)])
+
+
 def narrow(x: Array, dim: int, start: int, length: int) -> Array:
     """The part of `dim` from `start` on, a view."""
     if not 0 <= start <= start + length <= x.shape[dim]:

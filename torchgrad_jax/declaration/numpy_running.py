@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,9 @@ def _place(kind: str) -> Forms:
         return by_loop.function(x, dim, keepdim)[1] if is_by_loop(x, dim) else find(x, dim if x.ndim else None, keepdims=keepdim)
 
     def steps(x: Array, dim: int | None, keepdim: bool) -> Any:
-        return by_loop.steps(x, dim, keepdim) if is_by_loop(x, dim) and by_loop.steps is not None else None
+        if is_by_loop(x, dim):
+            return by_loop.steps and by_loop.steps(x, dim, keepdim)
+        return [(methodcaller(find.__name__, dim if x.ndim else None, keepdims=keepdim), (0,))]
 
     return Forms(place, _place_result, each=0.5, steps=steps)
 

@@ -19,6 +19,7 @@ from torchgrad_jax.declaration.numpy_products import multiplying
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.cost import LAPACK, MATRIX, product, weight
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
+from torchgrad_jax.runtime.native import numpy_lapack
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -291,7 +292,8 @@ def _factorized(a: Array, upper: bool) -> tuple[Array, Array]:
     blocks.cholesky(each)
     info = np.zeros(len(each), _INTS)
     first = each[:, 0, 0]
-    for i in np.flatnonzero(first != first):  # C leaves NaN of a matrix that has no factor
+    bad = first != first  # C leaves NaN of a matrix that has no factor
+    for i in bad.nonzero()[0] if bad.any() else ():
         matrix = a.reshape(each.shape)[i]
         each[i], info[i] = _eliminated(np.tril(matrix.T if upper else matrix))
     return factors.swapaxes(-1, -2) if upper else factors, info.reshape(a.shape[:-2])
@@ -370,7 +372,7 @@ def _is_matrix(a: Array, *_: Any, **__: Any) -> bool:
 
 
 def _eigen(a: Array, upper: bool) -> tuple[Array, Array, Array]:
-    values, vectors = _attempted(lambda x: np.linalg.eigh(x, "U" if upper else "L"), a)
+    values, vectors = _attempted(lambda x: numpy_lapack.eigh(x, upper), a)
     failed = values != values
     return values, vectors, _failure(failed.any(-1) * _INTS.type(max(a.shape[-1] - 1, 1))) if failed.any() else RIGHT
 
@@ -415,18 +417,15 @@ def _parts(a: Array, full_matrices: bool = False, compute_uv: bool = True) -> Se
     """U, S and Vh, or S alone. LAPACK would not come back with infinite numbers."""
     if not np.isfinite(a).all():
         raise np.linalg.LinAlgError
-    found: Any = np.linalg.svd(a, full_matrices, compute_uv)
-    return found if compute_uv else [found]
+    return numpy_lapack.svd(a, full_matrices) if compute_uv else [numpy_lapack.svdvals(a)]
 
 
-def _singular(a: Array, full_matrices: bool) -> tuple[Array, Array, Array, Array]:
-    u, s, vh = _attempted(lambda x: _parts(x, full_matrices), a)
-    return u, s, vh, _not_finite(a)
-
-
-def _not_finite(a: Array) -> Array:
-    finite = np.isfinite(a)
-    return RIGHT if finite.all() else _failure(np.asarray((~finite).any((-2, -1)), _INTS))
+def _singular(a: Array, full_matrices: bool, compute_uv: bool = True) -> tuple[Array, ...]:
+    """The parts and the outcome of the check: which matrix is not finite."""
+    parts = _attempted(lambda x: _parts(x, full_matrices, compute_uv), a)
+    if np.isfinite(parts[1 if compute_uv else 0]).all():  # of the others all are NaN
+        return *parts, RIGHT
+    return *parts, _failure(np.asarray((~np.isfinite(a)).any((-2, -1)), _INTS))
 
 
 def _singular_result(a: Array, full_matrices: bool) -> Any:
@@ -462,7 +461,7 @@ def _singular_vjp(grads: Sequence[Any], aval: Aval, u: Array, s: Array, vh: Arra
 
 
 def _orthogonal(a: Array, mode: Any) -> tuple[Array, Array]:
-    q, r = _attempted(lambda x: np.linalg.qr(x, "reduced" if mode == "r" else mode), a)
+    q, r = _attempted(lambda x: numpy_lapack.qr(x, mode == "complete"), a)
     return np.zeros(0, a.dtype) if mode == "r" else q, r
 
 
@@ -504,7 +503,7 @@ eigh_vjp = Forms(
 )  # fmt: skip
 svd = Forms(_singular, _singular_result, True, takes=_by_lapack(130.0))
 svdvals = Forms(
-    lambda a: (_attempted(lambda x: _parts(x, False, False), a)[0], _not_finite(a)),
+    lambda a: _singular(a, False, False),
     lambda a: (stand_in((*a.shape[:-2], min(a.shape[-2:])), a.dtype), _OUTCOME) if _is_matrix(a) else None, True, takes=_by_lapack(60.0),
 )  # fmt: skip
 svd_vjp = Forms(

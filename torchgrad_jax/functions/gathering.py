@@ -69,14 +69,6 @@ def joined(function: Callable[..., Any], name: str, tensors: list[Any], dim: int
     return apply(_join(name, len(tensors), dim), tensors) if made is None else made
 
 
-def stacked(arrays: list[np.ndarray], dim: int) -> np.ndarray:
-    """`np.stack`, which takes 2 to 13 times as long for a few small ones. ValueError where shapes differ."""
-    shape = arrays[0].shape
-    if dim or any([a.shape != shape for a in arrays]):
-        return np.stack(arrays, dim)
-    return np.concatenate([a[None] for a in arrays]) if shape else np.array(arrays, arrays[0].dtype)
-
-
 @lru_cache(1024)
 def _join(name: str, count: int, dim: int) -> Any:
     return registry[name].bind((count, Static(dim)))

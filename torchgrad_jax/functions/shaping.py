@@ -24,10 +24,11 @@ from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.functions import creation, views
 from torchgrad_jax.functions.conversion import cast
 from torchgrad_jax.functions.creation import from_data, of_self, requiring, zeros
-from torchgrad_jax.functions.gathering import call, index_select, joined, stacked
+from torchgrad_jax.functions.gathering import call, index_select, joined
 from torchgrad_jax.functions.overloads import masked_select
 from torchgrad_jax.functions.views import chunk_size, split_parts
 from torchgrad_jax.operators import registry
+from torchgrad_jax.runtime.baseline import copying
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_once
 
@@ -97,7 +98,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None, axis: int | None = None)
     if () in shapes:
         raise RuntimeError(f"zero-dimensional tensor (at position {shapes.index(())}) cannot be concatenated")
     first = next((s for s in shapes if s != (0,)), (0,))
-    made = joined(np.concatenate, "cat", found, wrap_dim(dim if axis is None else axis, len(first)))
+    made = joined(copying.joined, "cat", found, wrap_dim(dim if axis is None else axis, len(first)))
     return made if out is None else with_out("cat", out, made, found)
 
 
@@ -108,7 +109,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
     dim = wrap_dim(dim, found[0]._aval.ndim + 1)
-    made = joined(stacked, "_stack", found, dim)
+    made = joined(copying.stacked, "_stack", found, dim)
     if out is None and dim < found[0]._aval.ndim and not per_thread.recorder.inference and all([t.is_inference() for t in found]):
         made = views.view(views.view(made, -1), made._aval.shape)  # PyTorch joins them along `dim` and views that
     return made if out is None else with_out("stack", out, made, found)

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, promotion
+from torchgrad_jax.declaration import dtypes, numpy_parts, promotion
 from torchgrad_jax.declaration import numpy_forms as forms
 from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
 from torchgrad_jax.declaration.memory_order import JOINED, TURNED
@@ -147,7 +147,7 @@ def block_diag(tensors: list[Any]) -> Any:
 
 
 @op("flip(Tensor self, any dims)", keeps_order="exactly", method=False, toplevel=False, linear=True,
-    numpy=lambda x, dims: np.flip(x, dims), numpy_vjp=lambda grad, aval, dims: np.flip(grad, dims), attributes="dims")  # fmt: skip
+    numpy=numpy_parts.flipped, numpy_vjp=lambda grad, aval, dims: numpy_parts.flipped(grad, dims), attributes="dims")  # fmt: skip
 def flip(x: Any, dims: tuple[int, ...]) -> Any:
     """The order along `dims` reversed."""
     return lax.rev(x, dims) if x.ndim else x

@@ -19,7 +19,7 @@ from torchgrad_jax.declaration.converting import broadcast_shapes, where, zeros_
 from torchgrad_jax.declaration.memory_order import COLUMNS, Order, by_columns
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, not_implemented
-from torchgrad_jax.operators.kernels import ldl, loops
+from torchgrad_jax.operators.kernels import ldl, loops, numpy_exponential
 from torchgrad_jax.operators.kernels.linalg_errors import (
     DEFICIENT,
     ILL_CONDITIONED,
@@ -408,7 +408,8 @@ def _matrix_exp_grad(grad: Any, self: Any) -> Any:
     return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
 
 
-@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_exp_shapes, **PRIVATE)
+@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_exp_shapes, numpy=numpy_exponential.matrix_exp,
+    numpy_vjp=numpy_exponential.matrix_exp_vjp, **PRIVATE)  # fmt: skip
 def linalg_matrix_exp(a: Any) -> Any:
     """The exponential of a matrix."""
     return _matrix_exp(a)

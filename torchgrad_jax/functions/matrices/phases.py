@@ -13,22 +13,22 @@ _EIGENVECTORS = (
     "on this quantity, so it is ill-defined."
 )
 _SINGULAR_VECTORS = (
-    "svd_backward: The singular vectors in the complex case are specified up to multiplication by e^{i phi}. The specified loss function depends on "
+    "{}_backward: The singular vectors in the complex case are specified up to multiplication by e^{{i phi}}. The specified loss function depends on "
     "this phase term, making it ill-defined."
 )
 
 
 def of_eigenvectors(name: str, made: Any) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors, whose node refuses gradients along their phases."""
-    return _refusing(made, (1,), _EIGENVECTORS.format(name), 1e-2)
+    return _refusing(made, (1,), _EIGENVECTORS, name, 1e-2)
 
 
 def of_singular_vectors(made: Any) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and Vh, whose node refuses gradients along the phases that columns of U and rows of Vh have in common."""
-    return _refusing(made, (0, 2), _SINGULAR_VECTORS, 5e-3)
+    return _refusing(made, (0, 2), _SINGULAR_VECTORS, "svd", 5e-3)
 
 
-def _refusing(made: Any, places: tuple[int, ...], text: str, tolerance: float) -> Any:
+def _refusing(made: Any, places: tuple[int, ...], text: str, name: str, tolerance: float) -> Any:
     vectors = made[places[0]]
     if not (vectors.requires_grad and vectors.is_complex()) or in_transform():
         return made
@@ -46,7 +46,7 @@ def _refusing(made: Any, places: tuple[int, ...], text: str, tolerance: float) -
             part = (t * turned.conj()).sum(-1)[..., :count] if i == 2 else (t.conj() * turned).sum(-2)[..., :count]
             along = part if along is None else along + part
         if along is not None and not bool((along.imag.abs() <= tolerance).all()):
-            raise RuntimeError(text)
+            raise RuntimeError(text.format(name))
 
     vectors.grad_fn.register_prehook(look)
     return made

@@ -27,7 +27,8 @@ def fits_loop(query: Any, key: Any, value: Any) -> bool:
 
 def how_of_attention(*operands: Any, is_causal: bool, scale: float) -> np.ndarray:
     """What the loop is told of query, key and value of such avals, in front of which the gradient has the output's, and behind them the weights."""
-    query, key = operands[len(operands) // 5 :][:2]  # the gradient alone has five
+    first = len(operands) // 5  # the gradient alone has five
+    query, key = operands[first], operands[first + 1]
     return np.array([*query.shape[:3], key.shape[2], query.shape[3], int(is_causal), int(np.float32(scale).view(np.int32)), 0, 0], np.int64)
 
 

@@ -1,7 +1,7 @@
 cimport cython
 
 from torchgrad_jax.runtime.baseline.blocks cimport Chain
-from torchgrad_jax.runtime.baseline.copying cimport contiguous, in_one_piece
+from torchgrad_jax.runtime.baseline.copying cimport contiguous, in_one_piece, joined, stacked
 from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.native cimport handlers
 
@@ -43,6 +43,15 @@ cdef class Selected:
     cdef public Py_ssize_t dim
     cdef public tuple before
     cdef public object otherwise
+
+
+cdef class Joined:
+    cdef public Py_ssize_t axis
+    cdef public bint apart
+
+
+cdef class Taken:
+    cdef public Py_ssize_t dim
 
 
 cdef class Spread:

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import Chain
 from torchgrad_jax.runtime.baseline.broadcasting import repeated
-from torchgrad_jax.runtime.baseline.copying import contiguous, in_one_piece
+from torchgrad_jax.runtime.baseline.copying import contiguous, in_one_piece, joined, stacked
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
 
@@ -170,6 +170,30 @@ class Selected:
         if not -1 < index < x.shape[self.dim]:
             return self.otherwise(x, index, self.dim)
         return x[(*self.before, index)] if self.dim else x[index]
+
+
+class Joined:
+    """The function of a step that puts arrays of one dtype one after the other along a dimension, or along a new one if `apart`."""
+
+    __slots__ = ("axis", "apart")
+
+    def __init__(self, axis: int, apart: bool = False) -> None:
+        self.axis, self.apart = axis, apart
+
+    def __call__(self, *given: Any) -> Any:
+        return stacked(given, self.axis) if self.apart else joined(given, self.axis)
+
+
+class Taken:
+    """The function of a step that reads a dimension at the places of an array of integers, which are in range."""
+
+    __slots__ = ("dim",)
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def __call__(self, x: Any, index: Any) -> Any:
+        return x.take(index, self.dim)
 
 
 class Spread:

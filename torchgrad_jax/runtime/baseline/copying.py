@@ -11,7 +11,6 @@ from torchgrad_jax.runtime.native import arrays
 
 # From so many elements on it pays to ask.
 LEAST = 4096
-_ALL = slice(None)
 concatenate = getattr(np.concatenate, "__wrapped__", np.concatenate)  # itself, without asking what else might have been given
 
 
@@ -47,35 +46,20 @@ def written(part: Any, array: Any) -> None:
 
 
 def joined(given: Any, axis: int) -> Any:
-    """What `np.concatenate` gives, which takes four times as long where what is copied in one piece is short."""
-    first, size, length = given[0], 0, 0
-    ndim, dtype = first.ndim, first.dtype
-    for array in given:
-        if array.ndim != ndim or array.dtype is not dtype:
-            return concatenate(given, axis)
-        size += array.size
-    if axis < 0:
-        axis += ndim
-    if size < LEAST or not 0 < axis < ndim:
-        return concatenate(given, axis)
-    for array in given:
-        length += array.shape[axis]
-    made = arrays.empty((*first.shape[:axis], length, *first.shape[axis + 1 :]), dtype)
-    before, begin = (_ALL,) * axis, 0
-    for array in given:
-        end = begin + array.shape[axis]
-        written(made[(*before, slice(begin, end))], array)
-        begin = end
-    return made
+    """What `np.concatenate` gives, which takes two to four times as long."""
+    made = moving.join(given, axis, False)
+    return concatenate(given, axis) if made is None else made
 
 
 def stacked(given: Any, axis: int) -> Any:
-    """What `np.stack` gives."""
-    first = given[0]
-    if first.size * len(given) < LEAST:
+    """What `np.stack` gives, which takes 5 to 13 times as long of small ones. ValueError where shapes differ."""
+    made = moving.join(given, axis, True)
+    if made is not None:
+        return made
+    shape = given[0].shape
+    if axis or any([array.shape != shape for array in given]):
         return np.stack(given, axis)
-    index = (*(_ALL,) * (axis if axis >= 0 else axis + first.ndim + 1), None)
-    return joined([array[index] for array in given], len(index) - 1)
+    return concatenate([array[None] for array in given]) if shape else np.array(given, given[0].dtype)
 
 
 def own(array: Any) -> Any:

@@ -14,12 +14,19 @@ from torchgrad_jax.runtime.baseline import blocks, lanes
 from torchgrad_jax.runtime.baseline.cost import lapack, multiplies_natively, weight
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.baseline.rules import Unknown, rule
+from torchgrad_jax.runtime.native import numpy_lapack
 
 Solver = Callable[..., Any]
 
 
 def _avals(eqn: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
     return [(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
+
+
+def _is_real(eqn: Any) -> bool:
+    """Whether the first operand is of real numbers, and not empty."""
+    aval = eqn.invars[0].aval
+    return aval.dtype.char in "fd" and 0 not in aval.shape
 
 
 def _safe(solve: Solver, outs: Sequence[tuple[tuple[int, ...], np.dtype]]) -> Callable[[Any], list[Any]]:
@@ -107,6 +114,8 @@ def _eigh(eqn: Any) -> Any:
     p, size = eqn.params, eqn.invars[0].aval.shape[-1]
     if p["subset_by_index"] not in (None, (0, size)) or not size:
         raise Unknown("a part of the eigenvalues")
+    if _is_real(eqn):
+        return _safe(lambda x: numpy_lapack.eigh(x, not p["lower"])[::-1], _avals(eqn))
     triangle = "L" if p["lower"] else "U"
     return _safe(lambda x: np.linalg.eigh(x, triangle)[::-1], _avals(eqn))
 
@@ -123,12 +132,12 @@ def _svd(eqn: Any) -> Any:
     p = eqn.params
     if p["subset_by_index"] is not None or 0 in eqn.invars[0].aval.shape[-2:]:
         raise Unknown("a part of the singular values")
+    real, full = _is_real(eqn), p["full_matrices"]
     if not p["compute_uv"]:
-        return _safe(lambda x: [np.linalg.svd(_finite(x), compute_uv=False)], _avals(eqn))
-    full = p["full_matrices"]
+        return _safe(lambda x: [numpy_lapack.svdvals(_finite(x)) if real else np.linalg.svd(_finite(x), compute_uv=False)], _avals(eqn))
 
     def solve(x: Any) -> list[Any]:
-        u, s, vh = np.linalg.svd(_finite(x), full)
+        u, s, vh = numpy_lapack.svd(_finite(x), full) if real else np.linalg.svd(_finite(x), full)
         return [s, u, vh]
 
     return _safe(solve, _avals(eqn))
@@ -148,8 +157,10 @@ def _eig(eqn: Any) -> Any:
 def _qr(eqn: Any) -> Any:
     if eqn.params["pivoting"] or 0 in eqn.invars[0].aval.shape[-2:]:
         raise Unknown("pivoting")
-    mode = "complete" if eqn.params["full_matrices"] else "reduced"
-    return _safe(lambda x: np.linalg.qr(x, mode), _avals(eqn))
+    complete = eqn.params["full_matrices"]
+    if _is_real(eqn):
+        return _safe(lambda x: numpy_lapack.qr(x, complete), _avals(eqn))
+    return _safe(lambda x: np.linalg.qr(x, "complete" if complete else "reduced"), _avals(eqn))
 
 
 # ---------------------------------------------------------------------- matrix by matrix

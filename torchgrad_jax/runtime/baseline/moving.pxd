@@ -133,7 +133,91 @@ cdef extern from *:
             if (d < 0) { return; }
         }
     }
+    /* Whether an array's elements can be moved, and are of the same kind as another's. */
+    static int tj_may_move(PyObject* array, PyObject* like) {
+        PyArray_Descr* kind;
+        if (!tj_is_array(array) || !PyArray_CHKFLAGS((PyArrayObject*)array, NPY_ARRAY_ALIGNED)) { return 0; }
+        kind = PyArray_DESCR((PyArrayObject*)array);
+        if (kind != PyArray_DESCR((PyArrayObject*)like) || PyDataType_REFCHK(kind)) { return 0; }
+        switch (PyDataType_ELSIZE(kind)) { case 1: case 2: case 4: case 8: case 16: return 1; default: return 0; }
+    }
+    /* Whether what has the same place in the dimensions before the axis lies in one piece. */
+    static int tj_in_pieces(PyArrayObject* a, int axis) {
+        Py_ssize_t step = PyDataType_ELSIZE(PyArray_DESCR(a));
+        int d;
+        for (d = PyArray_NDIM(a) - 1; d >= axis; d--) {
+            if (PyArray_DIM(a, d) != 1 && PyArray_STRIDE(a, d) != step) { return 0; }
+            step *= PyArray_DIM(a, d);
+        }
+        return 1;
+    }
+    /* What does not lie in one piece, in pieces shorter than this, and in more than so many, is NumPy's. */
+    enum { TJ_SHORT_PIECE = 64, TJ_FEW_PIECES = 16 };
+    /* Arrays one after the other along an axis, or along a new one if `apart`. None where that is not for this, NULL with an exception. */
+    static PyObject* tj_join(PyObject* const* arrays, Py_ssize_t count, Py_ssize_t axis, int apart) {
+        PyArrayObject *first, *a;
+        Py_ssize_t shape[TJ_DIMENSIONS + 1], at[TJ_DIMENSIONS], length = 0, outer = 1, inner, size, i, k;
+        int ndim, d;
+        PyObject* made;
+        char* to;
+        if (!count || !tj_is_array(arrays[0])) { Py_RETURN_NONE; }
+        first = (PyArrayObject*)arrays[0];
+        ndim = PyArray_NDIM(first);
+        if (axis < 0) { axis += ndim + apart; }
+        if (axis < 0 || axis >= ndim + apart || ndim >= TJ_DIMENSIONS) { Py_RETURN_NONE; }
+        size = inner = PyDataType_ELSIZE(PyArray_DESCR(first));
+        for (d = 0; d < ndim; d++) {
+            if (d < axis) { outer *= PyArray_DIM(first, d); } else if (apart || d > axis) { inner *= PyArray_DIM(first, d); }
+        }
+        for (i = 0; i < count; i++) {
+            a = (PyArrayObject*)arrays[i];
+            if (!tj_may_move(arrays[i], arrays[0]) || PyArray_NDIM(a) != ndim) { Py_RETURN_NONE; }
+            for (d = 0; d < ndim; d++) { if (PyArray_DIM(a, d) != PyArray_DIM(first, d) && (apart || d != axis)) { Py_RETURN_NONE; } }
+            k = apart ? 1 : PyArray_DIM(a, axis);
+            length += k;
+            if (outer > TJ_FEW_PIECES && k * inner < TJ_SHORT_PIECE && !tj_in_pieces(a, (int)axis)) { Py_RETURN_NONE; }
+        }
+        for (d = 0; d < ndim + apart; d++) { shape[d] = d == axis ? length : PyArray_DIM(first, apart && d > axis ? d - 1 : d); }
+        made = tj_empty_like(ndim + apart, shape, arrays[0]);
+        if (!made || !outer || !inner) { return made; }
+        to = (char*)PyArray_DATA((PyArrayObject*)made);
+        for (i = 0; i < count; i++) {
+            const char* from;
+            Py_ssize_t piece, done;
+            const npy_intp *dims, *strides;
+            a = (PyArrayObject*)arrays[i];
+            from = (const char*)PyArray_DATA(a);
+            dims = PyArray_DIMS(a);
+            strides = PyArray_STRIDES(a);
+            piece = inner * (apart ? 1 : dims[axis]);
+            if (PyArray_CHKFLAGS(a, NPY_ARRAY_C_CONTIGUOUS)) {
+                if (piece) { tj_runs(from, piece, to, length * inner, outer, piece); }
+            } else if (piece) {
+                int runs = axis && tj_in_pieces(a, (int)axis);
+                Py_ssize_t together = runs ? dims[axis - 1] : 1;
+                for (d = 0; d < axis; d++) { at[d] = 0; }
+                for (done = 0; done < outer; done += together) {
+                    char* begin = to + done * length * inner;
+                    if (runs) { tj_runs(from, strides[axis - 1], begin, length * inner, together, piece); }
+                    else { tj_move(from, begin, ndim - (int)axis, (const Py_ssize_t*)dims + axis, (const Py_ssize_t*)strides + axis, size); }
+                    for (d = (int)axis - 1 - runs; d >= 0; d--) {
+                        from += strides[d];
+                        if (++at[d] < dims[d]) { break; }
+                        from -= strides[d] * dims[d];
+                        at[d] = 0;
+                    }
+                }
+            }
+            to += piece;
+        }
+        return made;
+    }
+    static PyObject* tj_join_all(PyObject* given, Py_ssize_t axis, int apart) {
+        if (!PyTuple_CheckExact(given) && !PyList_CheckExact(given)) { Py_RETURN_NONE; }
+        return tj_join(PySequence_Fast_ITEMS(given), PySequence_Fast_GET_SIZE(given), axis, apart);
+    }
     """
+    object tj_join_all(object given, Py_ssize_t axis, bint apart)
     void tj_into_part(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
     void tj_move(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
 
@@ -162,3 +246,7 @@ cdef inline int move(object array, object made) except -1:
 
 cdef inline int put(object array, object part) except -1:
     return _copy(array, PyBUF_ANY_CONTIGUOUS, part, PyBUF_STRIDED_RO, True)
+
+
+cdef inline object join(object given, Py_ssize_t axis, bint apart):
+    return tj_join_all(given, axis, apart)
