@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from jax import lax
 from jax import numpy as jnp
-from test_baseline_agreement import BFLOAT16, BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, agree, assert_same, both, edges, values
+from scipy import special as scipys
+from test_baseline_agreement import BFLOAT16, BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, agree, assert_close, assert_same, both, edges, values
 
 import torchgrad_jax as torch
 from torchgrad_jax.operators import special
 from torchgrad_jax.runtime.baseline import blocks, plan_of
+from torchgrad_jax.runtime.native import special as native
+from torchgrad_jax.runtime.native.handlers import special_function
 
 pytestmark = [pytest.mark.operators, pytest.mark.usefixtures("jax_in_64_bits")]
 
@@ -321,3 +324,27 @@ def test_integers_rounded_down(dtype):
     for function in (special._floor_divide, special._remainder):
         for a, b in ((x, y), (x, np.full(8, 2, dtype)), (x, np.zeros(8, dtype))):
             agree(function, a, b)
+
+
+@pytest.mark.skipif(not blocks.by_numbers, reason="there are none of C's")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "which"), [
+    ("gammaln", "LOG_GAMMA"), ("psi", "DIGAMMA"), ("erfc", "ERFC"), ("erf", "ERF"), ("erfinv", "ERF_INVERSE"), ("trigamma", "TRIGAMMA"),
+])  # fmt: skip
+def test_cs_special_functions_are_scipys(name, which, dtype):
+    """To some units of the last place, of few and of many, which threads share."""
+    tiny, near_one = 2.0 ** -np.arange(1.0, 100, 7), 1 - 2.0 ** -np.arange(1.0, 24)
+    wide = np.concatenate([np.linspace(0.03, 40, 1999), [1e5, 1e10, np.inf, np.nan], tiny])
+    below = np.linspace(-20.4, 0, 997)
+    x = np.concatenate([tiny, near_one, [0.0, 1.0, 1.5, np.nan]]) if name == "erfinv" else wide
+    x = np.concatenate([x, -x] if name in ("erf", "erfc", "erfinv") else [x] if name == "trigamma" else [x, below]).astype(dtype)
+    wanted = scipys.zeta(2, x.astype(float)) if name == "trigamma" else getattr(scipys, name)(x.astype(float))
+    found = special_function(x, getattr(native, which))
+    assert found.dtype == dtype and found.shape == x.shape
+    with np.errstate(over="ignore"):
+        wanted = np.where((x == 0) & (name == "psi"), -np.copysign(np.inf, x), wanted).astype(dtype)
+    # Near its zeros and poles digamma loses what its argument has lost, and the logarithm near its zeros what both have.
+    units, least = {"psi": (2000, 0.1), "gammaln": (64, 1.0)}.get(name, (64, 1e-3))
+    assert_close(found, wanted, units, least)
+    np.testing.assert_array_equal(special_function(np.resize(x, 20_000), getattr(native, which)), np.resize(found, 20_000))
+    assert special_function(np.arange(3), getattr(native, which)) is None

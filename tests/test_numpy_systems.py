@@ -12,6 +12,7 @@ import torchgrad_jax as torch
 from torchgrad_jax.declaration.derivative import plan
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.baseline import Forms, NumPyForm, plan_of
+from torchgrad_jax.runtime.native import numpy_lapack
 from torchgrad_jax.runtime.operation import Signature
 
 pytestmark = [pytest.mark.operators, pytest.mark.skipif(not torch.runtime.typed_core(), reason="the forms are compiled ones")]
@@ -260,3 +261,25 @@ def test_nothing_is_traced_at_new_sizes(use, monkeypatch):
     for n in (9, 11, 14, 20):
         run(n + 2, n)
     assert not {name for name in traced if "inalg" in name} - {"LinalgPinvBackward0"}  # of which the first few sizes say all
+
+
+@pytest.mark.parametrize("shape", [(20, 12), (12, 20), (15, 15), (3, 20, 12)])
+def test_pseudo_inverses_of_full_rank_are_made_without_singular_values(shape, monkeypatch):
+    a = torch.from_numpy(_matrix(*shape))
+    by_values = np.linalg.pinv(a.numpy())
+    small = np.linalg.svd(a.numpy(), compute_uv=False).min()
+    asked = []
+    monkeypatch.setattr(numpy_lapack, "svd", lambda *given: asked.append(1) or np.linalg.svd(*given))
+    np.testing.assert_allclose(L.pinv(a).numpy(), by_values, rtol=1e-10, atol=1e-12)
+    solved = L.lstsq(a, a)
+    np.testing.assert_allclose(solved.solution.numpy(), by_values @ a.numpy(), rtol=1e-10, atol=1e-12)
+    assert solved.rank.tolist() == np.full(shape[:-2], min(shape[-2:])).tolist() and not asked
+    np.testing.assert_allclose(L.pinv(a, atol=small * 1.01, rtol=0.0).numpy(), _pinv_above(a.numpy(), small * 1.01), rtol=1e-8, atol=1e-10)
+    assert asked, "what is below the limit is left out"
+    thin = torch.from_numpy(_of_rank_one(*shape))
+    assert (L.lstsq(thin, thin, rcond=1e-10).rank == 1).all()
+
+
+def _pinv_above(a: np.ndarray, limit: float) -> np.ndarray:
+    u, s, vh = np.linalg.svd(a, full_matrices=False)
+    return np.swapaxes(vh, -1, -2) @ (np.where(s > limit, 1 / s, 0)[..., None] * np.swapaxes(u, -1, -2))

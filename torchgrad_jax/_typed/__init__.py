@@ -38,14 +38,14 @@ DECLARATIONS = (
     "runtime/native/arrays", "runtime/native/sharing", "runtime/native/buffers", "runtime/native/tiling", "runtime/native/multiplying",
     "runtime/native/attending",
     "runtime/native/convolving", "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring",
-    "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling",
+    "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling", "runtime/native/special",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
 )  # fmt: skip
 # Of C's, which declarations include.
 _HEADERS = (
     "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
-    "triangular",
+    "triangular", "gammas",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])
 DIGEST = "digest.txt"

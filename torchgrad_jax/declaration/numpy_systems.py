@@ -18,6 +18,7 @@ from torchgrad_jax.declaration.numpy_indexing import RIGHT
 from torchgrad_jax.declaration.numpy_products import multiplying
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.cost import LAPACK, MATRIX, product, weight
+from torchgrad_jax.runtime.baseline.linear_algebra import inverse_of_full_rank
 from torchgrad_jax.runtime.baseline.surroundings import by_one_thread
 from torchgrad_jax.runtime.native import numpy_lapack
 from torchgrad_jax.runtime.operation import stand_in
@@ -519,23 +520,26 @@ qr_vjp = Forms(
 # ---------------------------------------------------------------------- pseudo-inverses and least squares
 
 
-def _tolerance(s: Array, shape: tuple[int, ...], atol: float | None, rtol: float | None) -> Array:
-    """The size below which a singular value counts as zero."""
-    if rtol is None:
-        rtol = float(np.finfo(s.dtype).eps) * max(shape[-2:]) if not atol else 0.0
-    relative = s.dtype.type(max(rtol, 0.0)) * s[..., :1]  # the largest is the first
-    return np.maximum(s.dtype.type(atol), relative) if atol else relative
+def _tolerances(a: Array, atol: float | None, rtol: float | None) -> tuple[float, float]:
+    """The size below which a singular value counts as zero, and the same for each of the largest one's."""
+    default = 0.0 if atol else float(np.finfo(a.dtype).eps) * max(a.shape[-2:])
+    return atol or 0.0, default if rtol is None else max(rtol, 0.0)
 
 
-def _inverted_by_parts(u: Array, s: Array, vh: Array, limit: Array) -> Array:
-    """The pseudo-inverse by the singular values above a limit."""
-    reciprocal = np.where(s > limit, s.dtype.type(1) / s, s.dtype.type(0))
-    return _product(vh * reciprocal[..., None], u, True, True)
+def _inverted_above(a: Array, atol: float | None, rtol: float | None) -> tuple[Array, Array]:
+    """The pseudo-inverse by the singular values above a limit, and how many these are."""
+    absolute, relative = _tolerances(a, atol, rtol)
+    found = inverse_of_full_rank(a, absolute, relative)
+    if found is not None:
+        return found, np.full(a.shape[:-2], min(a.shape[-2:]), _COUNTS)
+    u, s, vh = _attempted(_parts, a)
+    above = s > np.maximum(s.dtype.type(absolute), s.dtype.type(relative) * s[..., :1])  # the largest is the first
+    reciprocal = np.where(above, s.dtype.type(1) / s, s.dtype.type(0))
+    return _product(vh * reciprocal[..., None], u, True, True), np.add.reduce(above, -1, _COUNTS)
 
 
 def _pseudo_inverse(a: Array, atol: float | None, rtol: float | None, hermitian: bool) -> Array:
-    u, s, vh = _attempted(_parts, a)
-    return _inverted_by_parts(u, s, vh, _tolerance(s, a.shape, atol, rtol))
+    return _inverted_above(a, atol, rtol)[0]
 
 
 def _pseudo_inverse_vjp(grad: Array, a: Array, p: Array) -> Array:
@@ -551,11 +555,8 @@ def _pseudo_inverse_vjp(grad: Array, a: Array, p: Array) -> Array:
 
 
 def _least_squares(a: Array, b: Array, rcond: float | None, driver: str) -> tuple[Array, ...]:
-    u, s, vh = _attempted(_parts, a)
-    limit = _tolerance(s, a.shape, None, rcond)
-    pinverse = _inverted_by_parts(u, s, vh, limit)
-    none = np.zeros(0, a.dtype)
-    return _product(pinverse, b), none, np.add.reduce(s > limit, -1, _COUNTS), none, pinverse
+    (pinverse, rank), none = _inverted_above(a, None, rcond), np.zeros(0, a.dtype)
+    return _product(pinverse, b), none, rank, none, pinverse
 
 
 def _least_squares_result(a: Array, b: Array, rcond: float | None, driver: str) -> Any:
@@ -592,5 +593,5 @@ def _pseudo_inverse_result(a: Array, atol: float | None, rtol: float | None, her
 
 
 # The gradient of `pinv` has none: it is the same products at all sizes, so that one trace is enough.
-pinv = Forms(_pseudo_inverse, _pseudo_inverse_result, takes=_by_lapack(130.0), planned=True)
-lstsq = Forms(_least_squares, _least_squares_result, takes=_by_lapack(130.0), planned=True)
+pinv = Forms(_pseudo_inverse, _pseudo_inverse_result, takes=_by_lapack(35.0))
+lstsq = Forms(_least_squares, _least_squares_result, takes=_by_lapack(35.0))

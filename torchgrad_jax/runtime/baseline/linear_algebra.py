@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks, lanes
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import lapack, multiplies_natively, weight
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.baseline.rules import Unknown, rule
@@ -161,6 +162,29 @@ def _qr(eqn: Any) -> Any:
     if _is_real(eqn):
         return _safe(lambda x: numpy_lapack.qr(x, complete), _avals(eqn))
     return _safe(lambda x: np.linalg.qr(x, "complete" if complete else "reduced"), _avals(eqn))
+
+
+# Up to so many columns there is as soon a pseudo-inverse by singular values.
+_FEW_COLUMNS = 10
+
+
+def inverse_of_full_rank(a: Any, atol: float, rtol: float) -> Any:
+    """The pseudo-inverses of matrices, by QR, whose singular values are all larger than `atol` and `rtol` times the largest; None where that is not
+    certain: they lie between 1 / |R^-1| and |R|, Frobenius' norms; and where there are few columns."""
+    wide = a.shape[-2] < a.shape[-1]
+    tall = a.mT if wide else a
+    if not (blocks.by_numbers and a.dtype.char in "fd" and _FEW_COLUMNS < tall.shape[-1] <= _SMALL):
+        return None
+    q, r = numpy_lapack.qr(tall, False)
+    r = contiguous(r)
+    inverse = np.zeros(r.shape, r.dtype)
+    inverse.reshape(*r.shape[:-2], -1)[..., :: r.shape[-1] + 1] = 1
+    blocks.substitute(r.reshape(-1, *r.shape[-2:]), inverse.reshape(-1, *r.shape[-2:]), False, False, False)
+    largest, least = [np.sqrt(np.add.reduce(x * x, (-2, -1))) for x in (r, inverse)]
+    if not np.all(least * np.maximum(rtol * largest, atol) < 1):
+        return None
+    found = of_matrices(False, True, a.dtype)(inverse, q)
+    return found.mT if wide else found
 
 
 # ---------------------------------------------------------------------- matrix by matrix

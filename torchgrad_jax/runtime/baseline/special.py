@@ -10,15 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline import lanes
+from torchgrad_jax.runtime.baseline import blocks, lanes
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, importing, of_function, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
+from torchgrad_jax.runtime.native import special as native
+from torchgrad_jax.runtime.native.handlers import special_function
 
 # Up to how many elements Python's own functions are called one by one, whether scipy is there or not: a result must not depend on that.
 _FEW = 4096
+# An element of C's functions, in nanoseconds.
+_BY_C = 30.0
 _NAMES = {
-    "erf_inv": "erfinv", "igamma": "gammainc", "igammac": "gammaincc", "zeta": "zeta", "regularized_incomplete_beta": "betainc",
+    "igamma": "gammainc", "igammac": "gammaincc", "regularized_incomplete_beta": "betainc",
 }  # fmt: skip
 # Compiling these takes longer than importing scipy does.
 _LONG = ("igamma", "igammac", "regularized_incomplete_beta")
@@ -35,7 +40,21 @@ def _cost(eqn: Any) -> float:
 
 def _cost_of_few(eqn: Any) -> float:
     few = eqn.outvars[0].aval.size <= _FEW
-    return per_element(2 * SPECIAL, eqn) if few else _cost(eqn)
+    return _cost_by_c(eqn) if blocks.by_numbers else per_element(2 * SPECIAL, eqn) if few else _cost(eqn)
+
+
+def _by_c(which: int, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """C's function of float32 and float64, or the other where there is none."""
+
+    def function(x: Any) -> Any:
+        found = special_function(contiguous(x), which)
+        return otherwise(x) if found is None else found
+
+    return function if blocks.by_numbers else otherwise
+
+
+def _cost_by_c(eqn: Any) -> float:
+    return per_element(_BY_C, eqn) if blocks.by_numbers else _cost(eqn)
 
 
 def _elementwise(eqn: Any, function: Callable[..., Any]) -> Any:
@@ -62,7 +81,12 @@ def _one_by_one(function: Callable[[float], float], name: str) -> Callable[[Any]
 
 @rule("erfc", cost=_cost_of_few, elementwise=True)
 def _erfc(eqn: Any) -> Any:
-    return _elementwise(eqn, _one_by_one(math.erfc, "erfc"))
+    return _elementwise(eqn, _by_c(native.ERFC, _one_by_one(math.erfc, "erfc")))
+
+
+@rule("erf_inv", cost=_cost_by_c, elementwise=True)
+def _erf_inv(eqn: Any) -> Any:
+    return _elementwise(eqn, _by_c(native.ERF_INVERSE, lambda x: _scipy("erfinv")(x)))
 
 
 # erf(x) = x p(x^2) to 2e-9 of its value for |x| < 1, and 1 - q(|x|)^8 to 2e-8 beyond that. The coefficients of p and q, highest first: fitted on 300
@@ -91,7 +115,7 @@ def _erf_cost(eqn: Any) -> float:
 
 @rule("erf", cost=_erf_cost, elementwise=True)
 def _erf(eqn: Any) -> Any:
-    one_by_one = _one_by_one(math.erf, "erf")
+    one_by_one = _by_c(native.ERF, _one_by_one(math.erf, "erf"))
     typed = _ERF
     if typed is not None:
         if eqn.outvars[0].aval.dtype == np.float32:
@@ -144,18 +168,30 @@ def _log_gamma(x: float) -> float:
 @rule("lgamma", cost=_cost_of_few, elementwise=True)
 def _lgamma(eqn: Any) -> Any:
     log_gamma = _one_by_one(_log_gamma, "gammaln")
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.abs(x), log_gamma(x)))
+    return _elementwise(eqn, _by_c(native.LOG_GAMMA, lambda x: np.where(np.isinf(x), np.abs(x), log_gamma(x))))
 
 
-@rule("digamma", cost=_cost, elementwise=True)
+@rule("digamma", cost=_cost_by_c, elementwise=True)
 def _digamma(eqn: Any) -> Any:
-    """NaN at its poles, as XLA has it."""
+    """NaN at its poles, as XLA has it, but for 0."""
 
     def digamma(x: Any) -> Any:
         pole = np.less_equal(x, 0) & np.equal(np.floor(x), x)
         return np.where(pole, np.array(np.nan, x.dtype), _scipy("psi")(x))
 
-    return _elementwise(eqn, digamma)
+    return _elementwise(eqn, _by_c(native.DIGAMMA, digamma))
+
+
+@rule("zeta", cost=_cost_by_c, elementwise=True)
+def _zeta(eqn: Any) -> Any:
+    """Mostly it is asked for digamma's derivative."""
+
+    def zeta(x: Any, q: Any) -> Any:
+        if blocks.by_numbers and (x == 2).all() and (q > 0).all():
+            return special_function(contiguous(q), native.TRIGAMMA)
+        return _scipy("zeta")(x, q)
+
+    return _elementwise(eqn, zeta)
 
 
 @rule("bessel_i0e", cost=_cost, elementwise=True)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from torchgrad_jax.runtime.native cimport arrays, attending, convolving, looping, multiplying, ordering, pooling, recurring, reducing, resampling, rowwise, sampling, sharing
+from torchgrad_jax.runtime.native cimport arrays, attending, convolving, looping, multiplying, ordering, pooling, recurring, reducing, resampling, rowwise, sampling, sharing, special
 
 
 cdef object _PLACES

@@ -20,6 +20,7 @@ from torchgrad_jax.runtime.native import (
     rowwise,
     sampling,
     sharing,
+    special,
 )
 
 _PLACES = np.dtype(np.int64)
@@ -185,6 +186,12 @@ def searched(x: Any, sought: Any, right: bool) -> Any:
     """What `ordering.search` writes into a new array, None where it cannot."""
     places = arrays.empty(sought.shape, _PLACES)
     return places if ordering.search(x, sought, places, right) else None
+
+
+def special_function(x: Any, which: int) -> Any:
+    """What `special.compute` writes into a new array, None where it cannot. x: contiguous."""
+    out = arrays.empty(x.shape, x.dtype)
+    return out if special.compute(x, out, which) else None
 
 
 sharing.heed_forks()
