@@ -444,16 +444,19 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
         raise RuntimeError(f"{_c(input)} did not match {_c(other)}")
     broadcast_shapes(input._aval.shape, other._aval.shape)
     a, b = np.asarray(input._concrete("allclose")), np.asarray(other._concrete("allclose"))
-    return _are_plainly_close(a, b, rtol, atol) or bool(np.allclose(a, b, rtol, atol, equal_nan))
+    found = _are_close(a, b, rtol, atol)
+    return bool(np.allclose(a, b, rtol, atol, equal_nan)) if found is None else found
 
 
-def _are_plainly_close(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> bool:
-    """Whether they are close and finite, which takes a fifth of asking `np.allclose`."""
+def _are_close(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> bool | None:
+    """What `np.allclose`, which takes five times as long, says of real numbers that are finite; None for others."""
     if a.dtype.char not in "fd":
-        return False
+        return None
     with np.errstate(all="ignore"):
         apart = np.abs(a - b)
-        return bool(((apart <= atol + rtol * np.abs(b)) & (apart < np.inf)).all())
+        if not np.maximum.reduce(apart, None, initial=0) < np.inf:
+            return None
+        return bool(np.logical_and.reduce(apart <= atol + rtol * np.abs(b), None))
 
 
 def _c(x: Tensor) -> str:

@@ -452,8 +452,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    rows, columns = shape[0], shape[1]
-    step = sum(self._strides())
+    (rows, columns), step = shape[:2], sum(self._strides())
     written = [(0, min(shape))]
     if wrap and len(shape) == 2:
         written += [(start, min(rows - start, columns)) for start in range(columns + 1, rows, columns + 1)]
@@ -465,8 +464,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 @lru_cache(64)
 def _places_of_triangle(rows: int, columns: int, offset: int, lower: bool) -> np.ndarray:
-    mask = np.tri(rows, columns, offset, bool) if lower else ~np.tri(rows, columns, offset - 1, bool)
-    found = np.stack(np.nonzero(mask)).astype(np.int64)
+    found = np.stack(np.nonzero(np.tri(rows, columns, offset, bool) if lower else ~np.tri(rows, columns, offset - 1, bool))).astype(np.int64)
     found.flags.writeable = False
     return found
 
