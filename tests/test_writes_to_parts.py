@@ -94,6 +94,15 @@ def write_at_random(seed):
     same(*pairs)
 
 
+def names_since(before):
+    """The operations that were recorded since a Step, the last one first."""
+    names, step = [], per_thread.recorder.epoch.step
+    while step is not before:
+        names.append(step.signature.bop.operator.name if step.signature is not None else "")
+        step = step.parent
+    return names
+
+
 @pytest.mark.operators
 def test_a_write_to_a_part_is_one_operation():
     z = torch.zeros(4, 5)
@@ -102,10 +111,7 @@ def test_a_write_to_a_part_is_one_operation():
     for i in range(3):
         z[i, 1:4] = float(i)
         z[i] = torch.arange(5.0)
-    names, step = [], per_thread.recorder.epoch.step
-    while step is not before:
-        names.append(step.signature.bop.operator.name if step.signature is not None else "")
-        step = step.parent
+    names = names_since(before)
     assert sum(name.startswith("put_part") for name in names) == 6 and "select" not in names
     assert z.tolist() == [[0, 1, 2, 3, 4]] * 3 + [[0] * 5]
 
@@ -267,3 +273,89 @@ def test_what_another_thread_writes_is_not_taken_for_a_write_of_ones_own():
         v = torch.tensor([1.0, 2.0, 3.0]) * n
         assert call(torch.zeros(3), v).tolist() == v.tolist()
     assert other[0] == 1  # from its second call on it is recalled
+
+
+def nested_view(rng, t):
+    """A view of a view of one, by ints and slices, and the keys."""
+    keys = []
+    for _ in range(rng.randint(2, 4)):
+        dim = rng.randrange(max(t.ndim, 1))
+        if not t.ndim or not t.shape[dim]:
+            break
+        n = t.shape[dim]
+        own = rng.randrange(n) if rng.random() < 0.4 and t.ndim > 1 else slice(rng.randrange(n), rng.randint(0, n), rng.choice([None, 1, 2]))
+        keys.append((*[slice(None)] * dim, own))
+        t = t[keys[-1]]
+    return keys
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("seed", range(60))
+def test_views_of_views_that_are_written_to_are_pytorchs(seed):
+    rng = random.Random(seed)
+    shape = tuple([rng.randint(1, 5) for _ in range(rng.randint(1, 4))])
+    numbers = np.random.default_rng(seed).normal(size=shape)
+    dtype, followed = rng.choice(["float32", "float64", "int64", "complex64"]), rng.random() < 0.5
+    keys = nested_view(rng, torch.zeros(shape))
+
+    def run(lib):
+        leaf = lib.tensor(numbers).to(getattr(lib, dtype))
+        follows = followed and dtype != "int64"
+        whole = leaf.clone().requires_grad_(follows) * 1
+        found = []
+        for turn in range(7):
+            part = whole
+            for key in keys:
+                part = part[key]
+            part.mul_(2) if turn % 2 else part.add_(part.flatten()[:1].sum() if part.numel() else 1)
+            found += [part.clone(), whole.clone(), part._version]
+        if follows:
+            start = leaf.clone().requires_grad_()
+            part = whole = start * 1
+            for key in keys:
+                part = part[key]
+            part.mul_(part.detach().clone())
+            (whole * whole).abs().sum().backward()
+            found.append(start.grad)
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, theirs = run(torch), run(pytorch)
+    for a, b in zip(ours, theirs, strict=True):
+        if isinstance(a, int):
+            assert a == b
+        else:
+            np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4)
+            assert list(a.shape) == list(b.shape)
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("keys", [
+    (slice(1, None), (slice(None), 0)), (1, slice(2, None)), (slice(1, None), slice(1, None, 2)), (slice(2, None, 2), (slice(None), slice(1, 3))),
+])  # fmt: skip
+def test_a_write_to_a_view_of_a_view_is_one_operation(keys):
+    t = torch.zeros(6, 6) * 1
+    wanted = np.zeros((6, 6))
+    part, right = t, wanted
+    for key in keys:
+        part, right = part[key], right[key]
+    before = per_thread.recorder.epoch.step
+    part.add_(1)
+    assert names_since(before) == ["put_part" + str(1 if keys[-1] == slice(1, None, 2) else 2), "add"]
+    right += 1
+    np.testing.assert_array_equal(t.numpy(), wanted)
+
+
+def test_a_write_to_a_view_of_a_view_within_transforms():
+    def write(x):
+        y = x * 1
+        y[1:][:, 0].mul_(x[0, 1])
+        return y
+
+    x = torch.arange(18.0).reshape(2, 3, 3)
+    for i, found in enumerate(torch.func.vmap(write)(x)):
+        np.testing.assert_array_equal(found.numpy(), write(x[i]).numpy())
+    jacobian = torch.func.jacrev(write)(x[0])
+    np.testing.assert_allclose(torch.func.jacfwd(write)(x[0]).numpy(), jacobian.numpy())
+    np.testing.assert_allclose(torch.autograd.functional.jacobian(write, x[0]).numpy(), jacobian.numpy())

@@ -98,15 +98,30 @@ def unbind(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array,
 PUT_KINDS = "fdbhilqB?"
 
 
-def _put(x: Array, value: Array, *begins: Any, dims: Sequence[int], lengths: Sequence[int], steps: Sequence[int]) -> Array:
+def _put(x: Array, value: Array, *begins: Any, dims: tuple[int, ...], lengths: tuple[int, ...], steps: tuple[int, ...]) -> Array:
     if lengths == (-1,) and not dims[0]:
         x[begins[0]] = value
         return x
-    where: list[Any] = [_ALL] * (dims[-1] + 1)
-    for begin, dim, length, step in zip(begins, dims, lengths, steps, strict=True):
-        where[dim] = begin if length < 0 else slice(begin, begin + (length - 1) * step + 1, step)
+    where: list[Any] = []
+    for part in _spans(dims, lengths, steps):
+        if part is None:
+            where.append(_ALL)
+        else:
+            place, span, step = part
+            begin = begins[place]
+            where.append(begin if span < 0 else slice(begin, begin + span, step))
     x[tuple(where)] = value
     return x
+
+
+@lru_cache(4096)
+def _spans(dims: tuple[int, ...], lengths: tuple[int, ...], steps: tuple[int, ...]) -> list[tuple[int, int, int] | None]:
+    """Of each dimension up to the last of `dims` which begin is its, how far the part reaches, -1 of an index, and its step; None where all of it is
+    meant."""
+    found: list[tuple[int, int, int] | None] = [None] * (dims[-1] + 1)
+    for place, (dim, length, step) in enumerate(zip(dims, lengths, steps, strict=True)):
+        found[dim] = place, -1 if length < 0 else (length - 1) * step + 1, step
+    return found
 
 
 def _put_result(x: Array, value: Array, *begins: Any, **statics: Any) -> Array | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.memory.fields import CounterFields, LinkFields, StorageFields, ViewFields
+from torchgrad_jax.memory.parts import writer_of_part
 from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
@@ -536,6 +537,10 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
     """The base's content after `new` was written to the view."""
     if not links:  # a tensor that was given other memory, all of which it is
         return new
+    if call is None and len(links) > 1:
+        made = _put(rec, links, base, new)
+        if made is not None:
+            return made
     parents = [base]
     for link in links[:-1]:
         operands = (parents[-1], *link.numbers)
@@ -546,3 +551,32 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
         write = writer(link.read) if link.write is None else link.write
         new = _recorded(rec, write, operands) if call is None else call(write, operands)
     return new
+
+
+def _put(rec: Recorder, links: tuple[Link, ...], base: Value, new: Value) -> Any:
+    """The base's content by one operation, where the view is a part that slices and indices choose; None for others."""
+    if rec.rare or rec.writes is not None or base.aval.dtype is not new.aval.dtype:
+        return None
+    kind = (*[link.read for link in links], base.aval.ndim, base.aval.dtype)
+    found = _puts.get(kind)
+    if found is None:
+        found = _puts.keep(kind, writer_of_part(kind[:-2], base.aval))
+    bound, terms = found
+    if bound is None:
+        return None
+    begins = []
+    for each in terms:
+        begin = 0
+        for place, step in each:
+            number = links[place].numbers[0]
+            if type(number) is not int:
+                return None
+            begin += number * step
+        begins.append(begin)
+    try:
+        return record(rec, bound, (base, new, *begins))
+    except Elsewhere:
+        return None
+
+
+_puts = Memo()
