@@ -13,7 +13,7 @@ from torchgrad_jax.declaration import dtypes, numpy_products, promotion
 from torchgrad_jax.declaration.converting import check_expands, convert, where, zeros_like
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
 from torchgrad_jax.declaration.refusals import refusing
-from torchgrad_jax.operators.kernels import loops
+from torchgrad_jax.operators.kernels import loops, numpy_cross
 from torchgrad_jax.operators.reduction import wrap_dims
 from torchgrad_jax.runtime.value import Aval, aval_of
 
@@ -350,7 +350,8 @@ def _cross(x: Any, y: Any, dim: int) -> Any:
 @op("linalg_cross(Tensor self, Tensor other, *, int dim=-1)", keeps_order=False, multilinear=True, method=False, toplevel=False, promote="same",
     validate=_cross_shapes,
     grads={"self": lambda grad, other, dim: _cross(other.conj(), grad, dim),
-           "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)})  # fmt: skip
+           "other": lambda grad, self, dim: _cross(grad, self.conj(), dim)},
+    numpy=numpy_cross.cross, numpy_grads=numpy_cross.cross_grads)  # fmt: skip
 def linalg_cross(x: Any, y: Any, dim: int) -> Any:
     """The vector product along a dimension of size 3."""
     return _cross(x, y, dim)
