@@ -74,8 +74,8 @@ import sys
 import torchgrad_jax as torch
 imported = []
 for n in range(2, 12):
-    found = torch.erfinv(torch.linspace(-0.9, 0.9, n))
-    assert abs(found[-1].item() - 1.163087) < 1e-5, found
+    found = torch.special.i0e(torch.linspace(-0.9, 0.9, n))
+    assert abs(found[-1].item() - 0.493163) < 1e-5, found
     imported.append("scipy.special" in sys.modules)
 print(imported)
 """
