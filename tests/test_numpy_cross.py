@@ -36,7 +36,7 @@ def test_products_and_their_gradients(shape, dim, dtype, monkeypatch):
             np.testing.assert_array_equal(grad.numpy(), right[id(t)])
 
 
-def test_other_operands_are_traced():
+def test_other_operands_and_higher_derivatives():
     x, y = numbers((4, 1, 3), "float32", 0), numbers((5, 3), "float32", 1)
     np.testing.assert_allclose(torch.linalg.cross(x, y.expand(4, 5, 3)).numpy(), np.cross(x.numpy(), y.numpy()), rtol=1e-5)
     z = torch.complex(x, x * 2)

@@ -6,8 +6,8 @@ from torchgrad_jax.core.made cimport result, wrap
 from torchgrad_jax.core.elements cimport change_at_hand, computed_at_hand
 from torchgrad_jax.core.writing cimport part_written
 from torchgrad_jax.declaration.fields cimport PlanFields
-from torchgrad_jax.memory.fields cimport LinkFields, StorageFields, ViewFields
-from torchgrad_jax.memory.storage cimport put_content
+from torchgrad_jax.memory.fields cimport StorageFields, ViewFields
+from torchgrad_jax.memory.storage cimport put_content, written_at_once
 from torchgrad_jax.runtime.recorder cimport Recorder, record
 from torchgrad_jax.runtime.recording cimport making
 from torchgrad_jax.runtime.recording.epoch cimport Epoch
@@ -55,12 +55,8 @@ cpdef object of_two(Called called, TensorFields x, object other)
 @cython.locals(rec=Recorder, t=TensorFields, o=TensorFields, a=Value, value=Value)
 cpdef object write_of_two(object bound, object otherwise, object x, object other)
 @cython.locals(
-    view=ViewFields, storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, v=object, memory=object
+    storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, v=object, memory=object, told=tuple, numbers=tuple
 )
 cdef bint _write_part(Recorder rec, object bound, TensorFields t, object other) except -1
-@cython.locals(link=LinkFields)
-cdef object _writer_of(tuple links, Value whole)
-@cython.locals(link=LinkFields)
-cdef tuple _numbers(tuple links)
 @cython.locals(rec=Recorder, t=TensorFields, target=TensorFields, a=Value, value=Value, values=list)
 cpdef object write_plainly(object bound, tuple operands)

@@ -35,9 +35,8 @@ from torchgrad_jax.core.writing import apply_inplace, fit, part_written
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
-from torchgrad_jax.memory.storage import Link, Storage, View, put_content, writer
+from torchgrad_jax.memory.storage import Storage, put_content, written_at_once
 from torchgrad_jax.operators import registry
-from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
 from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.operation import BoundOp, Signature
@@ -368,14 +367,14 @@ def write_of_two(bound: Any, otherwise: Callable[[Tensor, Any], Tensor], x: Any,
 
 
 def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
-    """`write_of_two` of a part of memory that was made by one view, or by ints, if nobody follows it. False where nothing was done."""
+    """`write_of_two` of a part of memory that one operation writes to, if nobody follows it. False where nothing was done."""
     v, memory = t._view, t._storage
     if v is None or memory is None or type(memory) is not Storage or type(v) is PrimalView or 0 in v.strides:
         return False
-    write = _writer_of(v.links, memory.value)
-    if write is None:
+    told = written_at_once(v.links, memory.value)
+    if told is None:
         return False
-    view: View = v
+    write, numbers = told
     storage: Storage = memory
     b: Any = other
     if type(other) is Tensor or type(other) is Parameter:
@@ -390,7 +389,7 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
         value: Value = record2(rec, bound, a, b)
         if value.aval is not a.aval:
             value = fit(rec, value, a.aval)
-        content: Value = record(rec, write, (storage.value, value, *_numbers(view.links)))
+        content: Value = record(rec, write, (storage.value, value, *numbers))
     except Elsewhere:
         return False
     put_content(storage, content)
@@ -431,32 +430,6 @@ def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
         storage.write(value)
     target._value = value
     return target
-
-
-def _writer_of(links: tuple[Any, ...], whole: Value) -> Any:
-    """The operator that writes to `whole` what lies behind these views: one, or several that ints made. None where it takes several."""
-    if len(links) == 1:
-        link: Link = links[0]
-        return writer(link.read) if link.write is None else link.write
-    if len(links) > MOST_PARTS or whole.aval.dtype.char not in PUT_KINDS:
-        return None
-    for one in links:
-        link = one
-        if link.read.operator.name != "select" or link.read.statics["dim"]:
-            return None
-    return _PUTS_BY_INTS[len(links)]
-
-
-_PUTS_BY_INTS = [
-    registry[f"put_part{n}"].bind((*(ARRAY,) * (2 + n), Static(tuple(range(n))), Static((-1,) * n), Static((1,) * n))) if n else None
-    for n in range(MOST_PARTS + 1)
-]
-
-
-def _numbers(links: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Where each view begins."""
-    link: Link = links[0]
-    return link.numbers if len(links) == 1 else tuple([n for one in links for n in one.numbers])
 
 
 # ---------------------------------------------------------------------- the affine map

@@ -11,7 +11,7 @@ cpdef object read_through(Recorder rec, tuple links, object value, object call=*
 @cython.locals(link=LinkFields)
 cpdef object write_through(Recorder rec, tuple links, object base, object new, object call=*)
 @cython.locals(link=LinkFields, kind=tuple, found=tuple, place=Py_ssize_t)
-cpdef object _put(Recorder rec, tuple links, Value base, Value new)
+cpdef tuple written_at_once(tuple links, Value base)
 cpdef object _recorded(Recorder rec, object bound, tuple operands)
 @cython.locals(own=StorageFields, content=Value, before=Value, rec=Recorder)
 cpdef object _spread(object written, Value value)

@@ -537,10 +537,14 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
     """The base's content after `new` was written to the view."""
     if not links:  # a tensor that was given other memory, all of which it is
         return new
-    if call is None and len(links) > 1:
-        made = _put(rec, links, base, new)
-        if made is not None:
-            return made
+    if call is None and len(links) > 1 and not rec.rare and rec.writes is None and base.aval.dtype is new.aval.dtype:
+        found = written_at_once(links, base)
+        if found is not None:
+            write, numbers = found
+            try:
+                return record(rec, write, (base, new, *numbers))
+            except Elsewhere:
+                pass  # there views are written back one by one
     parents = [base]
     for link in links[:-1]:
         operands = (parents[-1], *link.numbers)
@@ -553,14 +557,16 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
     return new
 
 
-def _put(rec: Recorder, links: tuple[Link, ...], base: Value, new: Value) -> Any:
-    """The base's content by one operation, where the view is a part that slices and indices choose; None for others."""
-    if rec.rare or rec.writes is not None or base.aval.dtype is not new.aval.dtype:
-        return None
+def written_at_once(links: tuple[Link, ...], base: Value) -> tuple[Any, tuple[Any, ...]] | None:
+    """The one operation that writes to `base` what lies behind these views, and the numbers that it is given; None where it takes several: of views
+    of views those that slices and indices make are one part."""
+    if len(links) == 1:
+        link = links[0]
+        return writer(link.read) if link.write is None else link.write, link.numbers
     kind = (*[link.read for link in links], base.aval.ndim, base.aval.dtype)
-    found = _puts.get(kind)
+    found = _writers_of_parts.get(kind)
     if found is None:
-        found = _puts.keep(kind, writer_of_part(kind[:-2], base.aval))
+        found = _writers_of_parts.keep(kind, writer_of_part(kind[:-2], base.aval))
     bound, terms = found
     if bound is None:
         return None
@@ -573,10 +579,7 @@ def _put(rec: Recorder, links: tuple[Link, ...], base: Value, new: Value) -> Any
                 return None
             begin += number * step
         begins.append(begin)
-    try:
-        return record(rec, bound, (base, new, *begins))
-    except Elsewhere:
-        return None
+    return bound, tuple(begins)
 
 
-_puts = Memo()
+_writers_of_parts = Memo()
