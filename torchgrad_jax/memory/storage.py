@@ -559,7 +559,9 @@ def write_through(rec: Recorder, links: tuple[Link, ...], base: Any, new: Any, c
 
 def written_at_once(links: tuple[Link, ...], base: Value) -> tuple[Any, tuple[Any, ...]] | None:
     """The one operation that writes to `base` what lies behind these views, and the numbers that it is given; None where it takes several: of views
-    of views those that slices and indices make are one part."""
+    of views those that slices and indices make are one part, and a tensor that was given other memory is all of it."""
+    if not links:
+        return None
     if len(links) == 1:
         link = links[0]
         return writer(link.read) if link.write is None else link.write, link.numbers
