@@ -326,6 +326,37 @@ def test_interleavings(torch, seed):
             g.set_state(t.get_state().numpy())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_rejection_by_loops_takes_the_draws_that_it_takes_in_python(seed):
+    from torchgrad_jax.operators.kernels import rejecting
+
+    ours, told = seeded(seed), seeded(seed)
+    told.rejecting = rejecting
+    random = np.random.RandomState(seed)
+    for n in (0, 1, 2, 7, 63, 64, 300):
+        concentration = random.choice([0, 0.02, 0.5, 1, 1.5, 40, 1e6], n).astype(random.choice(["f4", "f8"]))
+        rate = random.choice([0, 1e-3, 2, 9.9, 10, 37, 1e5], n).astype(np.float32)
+        count, p = random.choice([0, 1, 5, 30.5, 400], n), random.choice([-1, 0, 1e-3, 0.2, 0.5, 0.9, 1, 2, np.nan], n)
+        weights = random.rand(3, 1 + n).astype(random.choice(["f4", "f8"]))
+        for name, given in (
+            ("standard_gamma", (concentration,)), ("dirichlet", (np.float32([[2, 3, 0.5]] * n),)), ("poisson", (rate,)),
+            ("binomial", (count, p)), ("multinomial", (weights, 1 + n, True)), ("normal", (n % 16, np.dtype("f4"))), ("log_normal", (n,)),
+        ):  # fmt: skip
+            found, expected = (getattr(g, name)(*given) for g in (ours, told))
+            np.testing.assert_allclose(found, expected, rtol=1e-14 if found.dtype == np.float64 else 2e-7, err_msg=name)
+            np.testing.assert_array_equal(ours.get_state()[: -8 * 4], told.get_state()[: -8 * 4], name)  # but for the cached sample
+
+
+@pytest.mark.parametrize("weights", [[[1, -1]], [[1, np.nan]], [[1, 2], [np.inf, 1]], [[1, 2], [0, 0]], np.zeros((2, 0))], ids=str)
+def test_improper_weights_are_refused_with_replacement(torch, weights):
+    weights = np.array(weights, np.float32)
+    with pytest.raises(RuntimeError) as theirs:
+        torch.multinomial(torch.from_numpy(weights), 3, True)
+    with pytest.raises(RuntimeError) as ours:
+        seeded(0).multinomial(weights, 3, True)
+    assert str(ours.value) == str(theirs.value)
+
+
 def test_samples_are_scaled_by_loops_and_in_parts_to_the_same_bits(monkeypatch):
     from torchgrad_jax.operators.kernels import drawing, rounded
 

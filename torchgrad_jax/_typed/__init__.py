@@ -40,7 +40,8 @@ DECLARATIONS = (
     "runtime/native/convolving", "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring",
     "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling", "runtime/native/special",
     "runtime/recording/making", "runtime/recording/holding",
-    "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/twister",
+    "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/rejecting",
+    "operators/kernels/twister",
 )  # fmt: skip
 # Of C's, which declarations include.
 _HEADERS = (

@@ -34,7 +34,7 @@ _DIVIDING = _names("div divide floor_divide remainder fmod")
 _JOINING = _names("cat concat concatenate stack hstack vstack dstack column_stack")
 # Functions that make tensors of numbers alone, and those that make them like another one.
 _MAKING = _names("zeros ones empty full arange eye linspace")
-_MAKING_ALIKE = _names("zeros_like ones_like empty_like full_like new_zeros new_ones new_full")
+_MAKING_ALIKE = _names("zeros_like ones_like empty_like full_like new_zeros new_ones new_full new_empty")
 # Functions that write, of which it is told by shapes what is written; of those with indices as above.
 _WRITING = _names("""
     copy_ zero_ fill_ masked_fill_ addcmul_ addcdiv_ lerp_ addmm_ addmv_ addr_ baddbmm_ addbmm_ clamp_ clip_ clamp_min_ clamp_max_ pow_

@@ -14,7 +14,7 @@ from torchgrad_jax.core.duals import passes, tangents_of
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.made import created
 from torchgrad_jax.core.tensor import Tensor
-from torchgrad_jax.core.writing import apply_inplace, check_writable, rewrite
+from torchgrad_jax.core.writing import apply_inplace, check_writable, overwrite, rewrite
 from torchgrad_jax.declaration.converting import check_expands
 from torchgrad_jax.declaration.operator import ARRAY
 from torchgrad_jax.declaration.strides import is_contiguous
@@ -224,13 +224,18 @@ def followed(*tensors: Tensor) -> bool:
 
 def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
     """Fill `t` with numbers; `name`: which node a graph gets."""
-    if t._aval.device is META:
+    aval = t._aval
+    if not per_thread.recorder.rare and t._view is None and aval.device is CPU and not followed(t):
+        array = sample(aval.shape, aval.dtype, True)
+        overwrite(t, constant(array if array.flags.c_contiguous else np.ascontiguousarray(array), aval))
+        return t
+    if aval.device is META:
         made = created(constant(None, t._aval))
         return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))
     if in_transform():
         made = draw(t._aval.shape, lambda shape: sample(shape, t._aval.dtype, True), t.device, t)
         return apply_inplace(registry["copy"].bind((ARRAY, ARRAY)), (t, made))
-    shape, dtype, strides = t._aval.shape, t._aval.dtype, t._strides()
+    shape, dtype, strides = aval.shape, aval.dtype, t._strides()
 
     def make() -> np.ndarray:
         return sampled(sample, shape, dtype, strides)
@@ -242,6 +247,8 @@ def fill(t: Tensor, name: str, sample: Sample) -> Tensor:
 
 def _real(name: str, what: str, position: int, value: Any) -> float:
     """A number argument. TypeError for what is none."""
+    if type(value) is float:
+        return value
     if isinstance(value, Tensor) and value._aval.ndim == 0 and not value.requires_grad:
         value = value.item()
     if isinstance(value, bool) or not hasattr(value, "__float__"):

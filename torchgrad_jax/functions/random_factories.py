@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +28,9 @@ from torchgrad_jax.functions.views import reshape
 from torchgrad_jax.memory.formats import FORMATS, memory_order, preserve_format
 from torchgrad_jax.operators.kernels import generator as host
 from torchgrad_jax.operators.kernels.counts import check_multinomial
-from torchgrad_jax.operators.kernels.distributions import normal_around, random_from_to, standard_normal
-from torchgrad_jax.runtime.device import META
+from torchgrad_jax.operators.kernels.distributions import normal_around, random_from_to, standard_normal, uniform
+from torchgrad_jax.runtime import device as devices
+from torchgrad_jax.runtime.device import CPU, META
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import aval_of, constant
 
@@ -69,6 +71,36 @@ def _options(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], more: str
     return Options(dtype, generator or default_generator, out, kwargs.get("memory_format"), kwargs.get("device"), requires_grad)
 
 
+class _Plain(NamedTuple):
+    """What keywords say that leave a new tensor on the CPU."""
+
+    dtype: np.dtype | None
+    generator: host.Generator
+    requires_grad: bool
+
+    def draw(self, shape: tuple[int, ...], sample: Callable[[host.Generator, tuple[int, ...], np.dtype | None], np.ndarray]) -> Tensor:
+        """New numbers of a shape, by `sample` of a generator, a shape and a dtype."""
+        made = draw(shape, lambda size: sample(self.generator, size, self.dtype), CPU)
+        return requiring(made, True) if self.requires_grad else made
+
+
+def _plainly(kwargs: dict[str, Any]) -> _Plain | None:
+    """The keywords, where they are no more than a dtype, a generator, requires_grad and the CPU; None where there is more to see to."""
+    dtype, source, requires_grad, where = None, default_generator, False, None
+    for key, value in kwargs.items():
+        if key == "device" and (value is CPU or (type(value) is str and value == "cpu")):
+            where = CPU
+        elif key == "dtype" and type(value) is dtypes.dtype and value.is_floating_point:
+            dtype = value.np
+        elif key == "requires_grad" and type(value) is bool:
+            requires_grad = value
+        elif key == "generator" and isinstance(value, host.Generator):
+            source = value
+        elif value is not None or key not in ("device", "dtype", "generator"):
+            return None
+    return _Plain(dtype, source, requires_grad) if where is CPU or devices.default() is CPU else None
+
+
 def _made(shape: tuple[int, ...], otherwise: np.dtype, options: Options, sample: Sample) -> Tensor:
     """New numbers, or `out=` resized and filled with them."""
     out = options.out
@@ -107,7 +139,7 @@ _INT64 = np.dtype(np.int64)
 
 
 def _uniform(shape: tuple[int, ...]) -> np.ndarray:
-    return default_generator.uniform(shape, dtypes.default_float())
+    return uniform(default_generator, shape, dtypes.default_float(), 0.0, 1.0)
 
 
 def _normal(shape: tuple[int, ...]) -> np.ndarray:
@@ -120,6 +152,8 @@ def rand(*size: Any, **kwargs: Any) -> Tensor:
     alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _uniform)
+    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs)) is not None:
+        return plainly.draw(alone, lambda source, shape, dtype: source.uniform(shape, dtype or dtypes.default_float()))
     shape = _size_of("rand", size, kwargs)
     options = _options("rand", size, kwargs)
     return _made(shape, dtypes.default_float(), options, lambda s, dtype, blocks: options.generator.uniform(s, dtype))
@@ -131,6 +165,8 @@ def randn(*size: Any, **kwargs: Any) -> Tensor:
     alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _normal)
+    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs)) is not None:
+        return plainly.draw(alone, lambda source, shape, dtype: standard_normal(source, shape, dtype or dtypes.default_float()))
     shape = _size_of("randn", size, kwargs)
     options = _options("randn", size, kwargs)
     return _made(shape, dtypes.default_float(), options, lambda s, dtype, blocks: options.generator.normal(s, dtype, blocks=blocks))
@@ -145,10 +181,10 @@ def _integer(name: str, what: str, position: int, value: Any) -> int:
 @public("torch")
 def randint(*args: Any, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: integers of [low, high). Keywords: generator, out, dtype (int64), device, requires_grad."""
-    alone = sizes_alone(args[-1:], kwargs) if len(args) in (2, 3) and type(args[-1]) is tuple else None
-    if alone is not None and all([type(bound) is int for bound in args[:-1]]):
+    alone = sizes_alone(args[-1:], {}) if len(args) in (2, 3) and type(args[-1]) is tuple else None
+    if alone is not None and all([type(bound) is int for bound in args[:-1]]) and (plainly := _plainly(kwargs)) and plainly.dtype is None:
         first, last = args[:-1] if len(args) == 3 else (0, args[0])
-        return draw(alone, lambda size: random_from_to(default_generator, size, _INT64, first, last))
+        return plainly.draw(alone, lambda source, size, dtype: random_from_to(source, size, _INT64, first, last))
     whole = ("low", "high", "size")
     by_name = {k: kwargs[k] for k in whole if k in kwargs}
     names = whole if "low" in by_name or len(args) + len(by_name) > 2 else whole[1:]
@@ -168,8 +204,8 @@ def randint(*args: Any, **kwargs: Any) -> Tensor:
 @public("torch")
 def randperm(n: int, **kwargs: Any) -> Tensor:
     """A permutation of 0 .. n-1. Keywords: generator, out, dtype (int64), device, requires_grad."""
-    if type(n) is int and n > 0 and sizes_alone((n,), kwargs) is not None:
-        return draw((n,), _permutation)
+    if type(n) is int and n > 0 and (plainly := _plainly(kwargs)) and plainly.dtype is None:
+        return plainly.draw((n,), lambda source, size, dtype: _permutations(source, size, _INT64))
     count = _integer("randperm", "n", 1, n)
     if count < 0:
         raise RuntimeError(f"Trying to create tensor with negative dimension {count}: [{count}]")
@@ -177,12 +213,10 @@ def randperm(n: int, **kwargs: Any) -> Tensor:
     return _made((count,), np.dtype(np.int64), options, lambda s, dtype, blocks: _permutations(options.generator, s, dtype))
 
 
-def _permutation(shape: tuple[int, ...]) -> np.ndarray:
-    return _permutations(default_generator, shape, _INT64) if len(shape) > 1 else default_generator.randperm(math.prod(shape), _INT64)
-
-
 def _permutations(source: host.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Permutations along the last dimension, one after the other."""
+    if len(shape) == 1:
+        return source.randperm(shape[0], dtype)
     rows = [source.randperm(shape[-1], dtype) for _ in range(math.prod(shape[:-1]))]
     return np.reshape(rows, shape) if rows else np.empty(shape, dtype)
 

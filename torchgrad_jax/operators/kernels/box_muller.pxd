@@ -63,15 +63,6 @@ cdef extern from *:
         Py_ssize_t i;
         for (i = 0; i < n; i++) { values[i] = tj_mad(values[i], by, more); }
     }
-    /* By the C library, one pair after the other. */
-    static void tj_pairs(const double* uniform, double* out, Py_ssize_t pairs) {
-        Py_ssize_t i;
-        for (i = 0; i < pairs; i++) {
-            double radius = sqrt(-2.0 * log1p(-uniform[2 * i + 1])), angle = 6.283185307179586 * uniform[2 * i];
-            out[2 * i] = radius * cos(angle);
-            out[2 * i + 1] = radius * sin(angle);
-        }
-    }
     #if defined(__GNUC__) && defined(__x86_64__)
     __attribute__((target("avx2,fma"))) static void tj_scale_by_vectors(float* values, Py_ssize_t n, float by, float more) {
         tj_scale_each(values, n, by, more);
@@ -93,7 +84,6 @@ cdef extern from *:
     #endif
     """
     void tj_normals(const float* uniform, float* out, Py_ssize_t blocks) noexcept nogil
-    void tj_pairs(const double* uniform, double* out, Py_ssize_t pairs) noexcept nogil
     void tj_scale(float* values, Py_ssize_t n, float by, float more) noexcept nogil
 
 
@@ -111,12 +101,6 @@ cdef inline char* _memory(object array, Py_ssize_t length, bint written) except?
 cdef inline int normals(object uniform, object out) except -1:
     cdef Py_ssize_t n = len(out)
     tj_normals(<float*>_memory(uniform, 4 * n, False), <float*>_memory(out, 4 * n, True), n // 16)
-    return 0
-
-
-cdef inline int pairs(object uniform, object out) except -1:
-    cdef Py_ssize_t n = len(uniform)
-    tj_pairs(<double*>_memory(uniform, 8 * n, False), <double*>_memory(out, 8 * n, True), n // 2)
     return 0
 
 

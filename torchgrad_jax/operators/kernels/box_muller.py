@@ -6,7 +6,6 @@ log, sin and cos in single precision. All constants are float32 values.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,6 @@ def pair(radius: Any, angle: Any) -> Any:
     r = f32.wide(f32.root(f32.single(-2.0 * _log(1 - radius))))
     sin, cos = _sin_cos(angle * _2PI)
     return f32.single(r * cos), f32.single(r * sin)
-
-
-def pairs(uniform: Any, out: Any) -> None:
-    """Fill `out` with as many standard normals as there are float64 uniforms, in pairs, by the C library, from which NumPy's functions may differ in
-    the last place."""
-    for i in range(0, len(uniform), 2):
-        radius = math.sqrt(-2.0 * math.log1p(-uniform[i + 1]))
-        angle = 2.0 * math.pi * uniform[i]
-        out[i], out[i + 1] = radius * math.cos(angle), radius * math.sin(angle)
 
 
 def normals(uniform: Any, out: Any) -> None:

@@ -6,13 +6,13 @@ Every function takes the source of draws first; `Generator` documents arguments,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from torchgrad_jax.declaration.converting import broadcast_shapes
-from torchgrad_jax.operators.kernels import choosing, drawing
+from torchgrad_jax.operators.kernels import choosing, drawing, rejecting
 from torchgrad_jax.operators.kernels.distributions import (
     FLOATING,
     REAL_OF,
@@ -29,7 +29,6 @@ from torchgrad_jax.operators.kernels.distributions import (
     ordered,
     standard_exponential,
     unit,
-    unit64,
     unsupported,
 )
 
@@ -72,7 +71,7 @@ def bernoulli_tensor(g: Draws, p: np.ndarray, dtype: np.dtype) -> np.ndarray:
         raise unsupported("bernoulli_tensor_cpu_self_", dtype)
     acc = acc_dtype(p.dtype)
     q = p.astype(acc, copy=False)
-    if not ((q >= 0) & (q <= 1)).all():
+    if q.size and not (np.minimum.reduce(q, None) >= 0 and np.maximum.reduce(q, None) <= 1):  # NaN is neither
         raise RuntimeError(
             "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If "
             "so, please report an enhancement request to PyTorch.)"
@@ -130,48 +129,17 @@ def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool
 def _multinomial_inverse(g: Draws, rows: np.ndarray, num_samples: int) -> np.ndarray:
     """Samples with replacement by inversion of each row's cumulative distribution."""
     out = np.empty((len(rows), num_samples), np.int64)
-    for i, row in enumerate(rows):
-        if not (row >= 0).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
-        if not (row < np.inf).all():
-            raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
-        cumulative = np.cumsum(row, dtype=row.dtype)
-        if not row.size or not cumulative[-1] > 0:
-            raise RuntimeError(_NOTHING)
-        cumulative /= cumulative[-1]
-        cumulative[-1] = 1
-        out[i] = np.searchsorted(cumulative.astype(np.float64), unit64(g, num_samples), side="left")
+    found = g.rejecting.invert(g, np.ascontiguousarray(rows), out, np.empty(rows.shape[1], rows.dtype))
+    if found == rejecting.NEGATIVE:
+        raise RuntimeError("invalid multinomial distribution (encountering probability entry < 0)")
+    if found == rejecting.INFINITE:
+        raise RuntimeError("invalid multinomial distribution (encountering probability entry = infinity or NaN)")
+    if found == rejecting.NOTHING:
+        raise RuntimeError(_NOTHING)
     return out
 
 
-def _poisson_small(rate: float, draw: Iterator[float]) -> int:
-    """Knuth's product of uniforms (The Art of Computer Programming, vol. 2, 3.4.1)."""
-    limit, product, count = math.exp(-rate), next(draw), 0
-    while product > limit:
-        product *= next(draw)
-        count += 1
-    return count
-
-
-def _poisson_large(rate: float, draw: Iterator[float]) -> int:
-    """Transformed rejection, algorithm PTRS of Hormann (Insurance: Mathematics and Economics 12, 1993)."""
-    log_rate = math.log(rate)
-    b = 0.931 + 2.53 * math.sqrt(rate)
-    a = -0.059 + 0.02483 * b
-    inv_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    vr = 0.9277 - 3.6224 / (b - 2)
-    while True:
-        u = next(draw) - 0.5
-        v = next(draw)
-        us = 0.5 - abs(u)
-        k = math.floor((2 * a / us + b) * u + rate + 0.43) if us else -1
-        if us >= 0.07 and v <= vr:
-            return k
-        if k < 0 or (us < 0.013 and v > us):
-            continue
-        accept = math.log(v) if v else -math.inf
-        if accept + math.log(inv_alpha) - math.log(a / (us * us) + b) <= k * log_rate - rate - math.lgamma(k + 1):
-            return k
+# ---- Poisson, binomial ----------------------------------------------------------------------------------------------
 
 
 def poisson(g: Draws, rate: np.ndarray) -> np.ndarray:
@@ -179,80 +147,9 @@ def poisson(g: Draws, rate: np.ndarray) -> np.ndarray:
         raise unsupported("poisson_cpu", rate.dtype)
     if not (rate >= 0).all():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
-    counts = []
-    with g.lookahead() as draw:
-        for lam in rate.astype(np.float64).reshape(-1).tolist():
-            counts.append(_poisson_large(lam, draw) if lam >= 10 else _poisson_small(lam, draw) if lam > 0 else 0)
-    return finish(np.array(counts, np.float64), rate.dtype, rate.shape)
-
-
-# ---- binomial -------------------------------------------------------------------------------------------------------
-
-
-def _binomial_few(count: float, p: float, draw: Iterator[float]) -> int:
-    """The successes counted by waiting times (Devroye, Non-Uniform Random Variate Generation, X.4.3)."""
-    log_failure, waited, successes = math.log1p(-p), 0.0, 0
-    while True:
-        u = next(draw)
-        waited += math.ceil(math.log(u) / log_failure) if u else math.inf
-        if waited > count:
-            return successes
-        successes += 1
-
-
-_STIRLING = (
-    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211, 0.0138761288230707, 0.0118967099458917,
-    0.0104112652619720, 0.00925546218271273, 0.00833056343336287,
-)  # fmt: skip
-
-
-def _stirling_tail(k: float) -> float:
-    """log k! less Stirling's approximation of it."""
-    if k <= 9:
-        return _STIRLING[int(k)]
-    square = (k + 1) * (k + 1)
-    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
-
-
-def _binomial_many(count: float, p: float, draw: Iterator[float]) -> int:
-    """Transformed rejection with squeeze, algorithm BTRS of Hormann (J. Statistical Computation and Simulation 46, 1993)."""
-    deviation = math.sqrt(count * p * (1 - p))
-    b = 1.15 + 2.53 * deviation
-    a = -0.0873 + 0.0248 * b + 0.01 * p
-    c = count * p + 0.5
-    v_r = 0.92 - 4.2 / b
-    odds = p / (1 - p)
-    alpha = (2.83 + 5.1 / b) * deviation
-    m = math.floor((count + 1) * p)
-    while True:
-        u = next(draw) - 0.5
-        v = next(draw)
-        us = 0.5 - abs(u)
-        k = math.floor((2 * a / us + b) * u + c) if us else -1
-        if us >= 0.07 and v <= v_r:
-            return k
-        if k < 0 or k > count:
-            continue
-        v = math.log(v * alpha / (a / (us * us) + b)) if v else -math.inf
-        bound = (
-            (m + 0.5) * math.log((m + 1) / (odds * (count - m + 1)))
-            + (count + 1) * math.log((count - m + 1) / (count - k + 1))
-            + (k + 0.5) * math.log(odds * (count - k + 1) / (k + 1))
-            + _stirling_tail(m) + _stirling_tail(count - m) - _stirling_tail(k) - _stirling_tail(count - k)
-        )  # fmt: skip
-        if v <= bound:
-            return k
-
-
-def _binomial_of(count: float, p: float, draw: Iterator[float]) -> float:
-    """Successes in `count` trials; of the rarer of both outcomes, so that p is at most a half."""
-    if count <= 0 or p <= 0:
-        return 0.0
-    if p >= 1:
-        return count
-    if not p <= 0.5:
-        return math.nan if math.isnan(p) else count - _binomial_of(count, 1 - p, draw)
-    return _binomial_many(count, p, draw) if count * p >= 10 else _binomial_few(count, p, draw)
+    counts = np.empty(rate.size)
+    g.rejecting.poissons(g, np.ascontiguousarray(rate, np.float64).reshape(-1), counts)
+    return finish(counts, rate.dtype, rate.shape)
 
 
 def binomial(g: Draws, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
@@ -264,7 +161,7 @@ def binomial(g: Draws, count: np.ndarray, prob: np.ndarray) -> np.ndarray:
     if count.dtype.itemsize == 2:
         raise unsupported("binomial_cpu", count.dtype)
     shape = broadcast_shapes(count.shape, prob.shape)
-    n, p = (np.broadcast_to(a, shape).astype(np.float64).reshape(-1).tolist() for a in (count, prob))
-    with g.lookahead() as draw:
-        found = [_binomial_of(*pair, draw) for pair in zip(n, p, strict=True)]
-    return finish(np.array(found, np.float64), count.dtype, shape)
+    n, p = (np.broadcast_to(a, shape).astype(np.float64).reshape(-1) for a in (count, prob))
+    found = np.empty(n.size)
+    g.rejecting.binomials(g, n, p, found)
+    return finish(found, count.dtype, shape)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -33,17 +32,15 @@ _DIGITS = {_F16: 11, _BF16: 8, _F32: 24, _F64: 53}
 
 
 class Draws(Protocol):
-    """A stream of 32-bit draws with the cached normal sample that belongs to its state."""
+    """A stream of 32-bit draws."""
 
-    _next_normal: float | None
+    rejecting: Any  # `rejecting`'s functions, perhaps as C's
 
     def samples(self, kind: int, n: int, span: int = 0, base: int = 0) -> np.ndarray: ...
 
     def shuffled(self, n: int) -> np.ndarray: ...
 
     def random32(self, n: int) -> np.ndarray: ...
-
-    def lookahead(self) -> AbstractContextManager[Iterator[float]]: ...
 
 
 def name_of(dtype: np.dtype) -> str:
@@ -195,32 +192,17 @@ def _box_muller(u: np.ndarray, mean: float, std: float) -> np.ndarray:
 
 
 def _normal_stream(g: Draws, n: int) -> np.ndarray:
-    """`n` standard normals in float64, in pairs from two 53-bit uniforms; an odd one out stays cached in the state."""
-    cached = g._next_normal
-    pairs = (n - (cached is not None) + 1) // 2
-    u = unit64(g, 2 * pairs)
-    z = np.empty(2 * pairs + (cached is not None))
-    body = z
-    if cached is not None:
-        z[0] = cached
-        body = z[1:]
-    if n >= 64:
-        radius = np.sqrt(-2.0 * np.log1p(-u[1::2]))
-        theta = 2.0 * math.pi * u[0::2]
-        body[0::2], body[1::2] = radius * np.cos(theta), radius * np.sin(theta)
-    # Small samples, and the pair that may leave its second member in the state, are the C library's.
-    if pairs:
-        drawing.pairs(u if n < 64 else u[-2:], body if n < 64 else body[-2:])
-    if n:
-        g._next_normal = float(z[n]) if z.size > n else None
-    return z[:n]
+    """`n` standard normals in float64, in turn."""
+    z = np.empty(n)
+    g.rejecting.stream(g, z)
+    return z
 
 
 def standard_normal(g: Draws, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """`normal` of mean 0 and standard deviation 1."""
     n = math.prod(shape)
-    if 0 < n < 16 and dtype == _F32:  # what is small asks for nothing else
-        return _normal_stream(g, n).astype(np.float32).reshape(shape)
+    if n and dtype == _F32:  # what is plain asks for nothing else
+        return (_normal_stream(g, n).astype(_F32) if n < 16 else normals.drawn(g, n)).reshape(shape)
     return normal(g, shape, dtype, 0.0, 1.0)
 
 
@@ -238,6 +220,8 @@ def normal(g: Draws, shape: Shape, dtype: np.dtype, mean: float, std: float, blo
     mean, std = float(mean), float(std)
     if n < 16 or not blocks:
         return finish(_scale_shift(_normal_stream(g, n), std, mean), dtype, shape)
+    if dtype == _F32:
+        return _scale_shift(normals.drawn(g, n), np.float32(std), np.float32(mean)).reshape(shape)
     whole = n - n % 16
     # The 16-bit kernels draw block by block; the others fill all n first, of which the rest is then overwritten.
     drawn = whole if dtype.itemsize == 2 else n
@@ -258,13 +242,17 @@ def check_normal(mean: Any, std: Any) -> tuple[Shape, np.dtype]:
     if not isinstance(std, np.ndarray):
         if not float(s) >= 0:
             raise RuntimeError(f"normal expects std >= 0.0, but found std {number(float(s))}")
-    elif s.size and not (s.min() >= 0):
+    elif s.size and not (np.minimum.reduce(s, None) >= 0):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     return broadcast_shapes(m.shape, s.shape), m.dtype if isinstance(mean, np.ndarray) else s.dtype
 
 
 def scaled_shifted(z: np.ndarray, mean: Any, std: Any) -> np.ndarray:
     """Standard normal samples times std plus mean, each product and sum rounded to the samples' dtype."""
+    if z.dtype.itemsize > 2 and z.ndim and all([isinstance(x, np.ndarray) and x.dtype == z.dtype and x.shape == z.shape for x in (mean, std)]):
+        z *= std
+        z += mean
+        return z
     scale, shift = (_for_arithmetic(z, x) for x in (std, mean))
     scaled = (z.astype(np.result_type(acc_type(z.dtype), scale)) * scale).astype(z.dtype)
     return (scaled.astype(np.result_type(acc_type(z.dtype), shift)) + shift).astype(z.dtype)

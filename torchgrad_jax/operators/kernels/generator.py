@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.operators.kernels import drawing, twister
+from torchgrad_jax.operators.kernels import drawing, rejecting, twister
 
 from . import counts as _c
 from . import distributions as _d
@@ -93,7 +93,8 @@ class Generator:
         self._bits = np.random.MT19937(0)
         self._engine = np.random.RandomState(self._bits)
         inside: Any = self._bits.state["state"]
-        self._loops = drawing if drawing.knows(self._bits, inside["key"], inside["pos"]) else twister
+        known = drawing.knows(self._bits, inside["key"], inside["pos"])
+        self._loops, self.rejecting = (drawing, drawing) if known else (twister, rejecting)
         self.manual_seed(DEFAULT_SEED)
 
     # ---- seed and state ---------------------------------------------------------------------------------------------
@@ -178,11 +179,15 @@ class Generator:
 
     # ---- raw draws --------------------------------------------------------------------------------------------------
 
+    def moved(self) -> None:
+        """To be called when there were draws: the state is another one."""
+        self._fresh, self.position = False, next(_positions)
+
     def samples(self, kind: int, n: int, span: int = 0, base: int = 0) -> np.ndarray:
         """The next `n` samples of a kind, see `twister`, of shape (n,)."""
         made = np.empty(n, _DTYPES[kind])
         if n:
-            self._fresh, self.position = False, next(_positions)
+            self.moved()
             self._loops.draw(self._bits, kind, made, span, base)
         return made
 
@@ -190,14 +195,14 @@ class Generator:
         """0 to n - 1 shuffled, int64 of shape (n,)."""
         order = np.arange(n)
         if n > 1:
-            self._fresh, self.position = False, next(_positions)
+            self.moved()
             self._loops.shuffle(self._bits, order)
         return order
 
     def random32(self, n: int) -> np.ndarray:
         """The next `n` 32-bit draws, uint32 of shape (n,)."""
         if n:
-            self._fresh, self.position = False, next(_positions)
+            self.moved()
         return self._bits.random_raw(n).astype(np.uint32)
 
     def random64(self, n: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from torchgrad_jax.operators.kernels import box_muller, drawing
+from torchgrad_jax.operators.kernels import box_muller, drawing, twister
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime._jax_compat import x64
 from torchgrad_jax.runtime.counters import counters
@@ -25,6 +25,20 @@ from torchgrad_jax.runtime.operation import rounding_options
 _in_c = not isinstance(drawing.normals, FunctionType)
 _COMPILED = 1 << 14  # blocks of one run of XLA's function
 _MANY = 1 << 16  # blocks from which on compiling it (0.3 s, once in a process) is worth it
+
+
+def drawn(g: Any, n: int) -> np.ndarray:
+    """n >= 16 samples, (n,), of the next draws: all n of them first, of which the last ones, where they are no whole block, are replaced by those of
+    a block of 16 further draws, which overlaps the last whole one."""
+    if _in_c and g.rejecting is drawing:
+        out = np.empty(n, np.float32)
+        g.moved()
+        drawing.draw_normals(g._bits, out)
+        return out
+    whole, rest = n - n % 16, n % 16
+    u = g.samples(twister.UNIT, n + 16 if rest else n)
+    found = in_blocks(u[:whole])
+    return np.concatenate([found[: n - 16], in_blocks(u[n:])]) if rest else found
 
 
 def in_blocks(uniform: np.ndarray) -> np.ndarray:
