@@ -7,6 +7,7 @@ import pytest
 from side_by_side import error_of
 
 import torchgrad_jax as tj
+from torchgrad_jax.operators.kernels import numpy_fourier
 
 torch = pytest.importorskip("torch")
 
@@ -101,3 +102,26 @@ def test_arguments():
         assert (ours, our_kind) == (theirs, kind), (call, ours, theirs)
         for a, b in zip(our_values, values, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=call)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_forms_by_loops_of_numpy_and_by_what_it_says_of_itself(known, dtype, monkeypatch):
+    if not known:
+        monkeypatch.setattr(numpy_fourier, "_loop", lambda name: None)
+
+    def found(m, call):
+        x = m.arange(40.0, dtype=getattr(m, dtype)).sin().reshape(2, 4, 5).requires_grad_()
+        z = m.complex(x, x.flip(0) * 2)
+        y = eval(call, {"m": m, "x": x, "z": z})
+        (y.abs() * m.arange(1, 1 + y.numel(), dtype=x.dtype).reshape(tuple(y.shape))).sum().backward()
+        return array(y), array(x.grad)
+
+    calls = [f"m.fft.{name}({x}, dim={dim}, norm='{norm}')" for name, x, norm in (
+        ("fft", "z", "backward"), ("ifft", "z", "backward"), ("fft", "x", "ortho"), ("rfft", "x", "forward"), ("rfft", "x", "backward"),
+        ("irfft", "z", "backward"), ("irfft", "z", "ortho"), ("hfft", "z", "backward"), ("ihfft", "x", "forward")) for dim in (0, 1, 2)]  # fmt: skip
+    for call in [*calls, "m.fft.fft2(z)", "m.fft.rfftn(x)", "m.fft.irfftn(z, s=(2, 4, 7))", "m.fft.irfft(z[..., :1], n=1)"]:
+        for ours, theirs in zip(found(tj, call), found(torch, call), strict=True):
+            assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, call
+            size = 1 + np.abs(theirs).max()
+            np.testing.assert_allclose(ours / size, theirs / size, atol=1e-12 if dtype == "float64" else 1e-6, rtol=0, err_msg=call)

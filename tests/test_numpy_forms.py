@@ -215,8 +215,8 @@ _SORTED = {"sort", "sort_stable", "argsort", "topk"}
 _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
 _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
-# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py.
-_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *[name for name in registry if name.startswith("linalg_")]}
+# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py.
+_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
 # test_numpy_placing.py.
 PLACED = {
     f"{name}{twin}"

@@ -21,6 +21,9 @@ CALLS = (
     "a.sum(1, keepdim=True)", "a.max(1)", "tj.topk(a, 2)", "a.sort(descending=True)", "a.std(0)", "a.norm(dim=1)", "F.softmax(a, dim=-1)",
     "m.float()", "tj.addmm(tj.zeros(4, dtype=a.dtype), a, b.t())", "tj.bmm(a[None], b.t()[None])", "tj.cdist(a, b)", "tj.einsum('ij,kj->ik', a, b)",
     "F.layer_norm(a, (6,), v)", "F.mse_loss(a, b)", "F.cross_entropy(a, i)", "F.nll_loss(a, i)", "a.gather(1, i[:, None])", "a.index_select(0, i)",
+    "a.scatter(0, i[:, None], b)", "a.scatter(1, i[:, None], 2.0)", "a.scatter_add(1, i[:, None], b)", "a.index_add(0, i, b, alpha=2)",
+    "a.index_fill(1, i, 3.0)", "a.index_copy(0, i[:1], b[:1])", "a.scatter_reduce(0, i[None], b, 'sum')", "tj.take_along_dim(a, i[:, None], 1)",
+    "tj.fft.fft(a)", "tj.fft.rfft(a, dim=0)", "tj.fft.irfft(tj.complex(a, b), n=5)", "tj.fft.fftn(a, norm='ortho')", "tj.fft.fftshift(a)",
     "F.embedding(i, a)", "F.one_hot(i, 6)", "F.pad(a, (1, 2))", "tj.zeros_like(a)", "tj.arange(5)",
     "i % 3", "i // 2", "a % 0.7", "a // 0.3", "tj.fmod(a, 0.7)", "tj.remainder(a, v)",
     "tj.div(a, 0.3, rounding_mode='floor')", "tj.div(i, 2, rounding_mode='trunc')", "tj.full((2, 2), 1.5)",
@@ -98,6 +101,19 @@ def test_indices_out_of_range_are_told_as_before():
     for call in (lambda: rows.index_select(0, bad), lambda: F.embedding(bad, rows)):
         with pytest.raises((IndexError, RuntimeError)):
             call()
+    written = {
+        "scatter": lambda i: rows.scatter(0, i[:, None], rows[:2]), "scatter_add": lambda i: rows.scatter_add(0, i[:, None], rows[:2]),
+        "scatter_reduce": lambda i: rows.scatter_reduce(0, i[:, None], rows[:2], "amax"), "index_add": lambda i: rows.index_add(0, i, rows[:2]),
+        "index_copy": lambda i: rows.index_copy(0, i, rows[:2]), "index_fill": lambda i: rows.index_fill(0, i, 1.0),
+        "take": lambda i: rows.take(i * 2),
+    }  # fmt: skip
+    for name, call in written.items():
+        for _ in range(3):
+            assert call(good).sum().item() > 0
+        for index in (bad, bad + 0, bad - 5):
+            with pytest.raises((IndexError, RuntimeError)):
+                assert call(index).sum().item() is name
+        assert call(good).sum().item() > 0
     computed = good + 0
     rows.index_select(0, computed)
     with pytest.raises((IndexError, RuntimeError)):

@@ -6,7 +6,7 @@ from torchgrad_jax.calling.entries import Calls
 
 # Where functions written by hand are found of which this is true. (Of what is made from a declaration it always is.) Not among them: what asks a
 # tensor for its elements, draws random numbers, or does otherwise under a flag, unless a change of that flag forgets what is known (`forget_all`).
-_SPACES = frozenset(("torch", "torch.functional", "torch.Tensor", "torch.linalg", "torch.nn.functional"))
+_SPACES = frozenset(("torch", "torch.functional", "torch.Tensor", "torch.linalg", "torch.fft", "torch.nn.functional"))
 
 
 def _names(text: str) -> frozenset[str]:
@@ -26,14 +26,17 @@ _TOLD = _names("""
     avg_pool1d avg_pool2d max_pool1d max_pool2d pixel_shuffle pixel_unshuffle float double half bfloat16 int long short bool to type clone
     inv inverse det slogdet logdet cholesky qr svdvals eigvalsh solve pinv matrix_exp matrix_power solve_triangular cholesky_solve
     scaled_dot_product_attention cholesky_inverse lu_factor solve_ex inv_ex cholesky_ex
+    fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 hfft2 ihfft2 fftn ifftn rfftn irfftn hfftn ihfftn fftshift ifftshift
 """)
 # Of these it is true but for indices: they ask for the smallest and the largest one, where that is known.
-_TOLD_WITH_BOUNDS = _names("gather index_select take embedding one_hot nll_loss")
+_TOLD_WITH_BOUNDS = _names("""
+    gather index_select take take_along_dim embedding one_hot nll_loss scatter scatter_add scatter_reduce index_add index_copy index_fill
+""")
 # Of these but for divisors that are integers: which of them are 0 is asked.
 _DIVIDING = _names("div divide floor_divide remainder fmod")
 _JOINING = _names("cat concat concatenate stack hstack vstack dstack column_stack")
 # Functions that make tensors of numbers alone, and those that make them like another one.
-_MAKING = _names("zeros ones empty full arange eye linspace")
+_MAKING = _names("zeros ones empty full arange eye linspace fftfreq rfftfreq")
 _MAKING_ALIKE = _names("zeros_like ones_like empty_like full_like new_zeros new_ones new_full new_empty")
 # Functions that write, of which it is told by shapes what is written; of those with indices as above.
 _WRITING = _names("""

@@ -16,6 +16,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.memory_order import COMPLEX_TRANSFORM, REAL_TRANSFORM
 from torchgrad_jax.declaration.operator import op
+from torchgrad_jax.operators.kernels import numpy_fourier
 
 PRIVATE = {"method": False, "toplevel": False}
 MOST = 3  # dimensions that XLA transforms at once
@@ -51,6 +52,7 @@ def _c2c(x: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any
 
 
 @op("_fft_c2c(Tensor self, int[] dim, int normalization, bool forward)", order=COMPLEX_TRANSFORM, node="FftC2CBackward0", **PRIVATE,
+    numpy=numpy_fourier.c2c, numpy_vjp=numpy_fourier.c2c_grad,
     grads={"self": lambda grad, dim, normalization, forward: _c2c(grad, dim, normalization, not forward)})  # fmt: skip
 def fft_c2c(x: Any, dim: tuple[int, ...], normalization: int, forward: bool) -> Any:
     """Along `dim`, X[k] is the sum of x[j] exp(-2 pi i j k / n); +2 unless `forward`."""
@@ -81,6 +83,8 @@ def _r2c_grad(grad: Any, self: Any, dim: tuple[int, ...], normalization: int, on
     order=REAL_TRANSFORM,
     node="FftR2CBackward0",
     grads={"self": _r2c_grad},
+    numpy=numpy_fourier.r2c,
+    numpy_vjp=numpy_fourier.r2c_grad,
     **PRIVATE,
 )
 def fft_r2c(x: Any, dim: tuple[int, ...], normalization: int, onesided: bool) -> Any:
@@ -102,6 +106,8 @@ def _c2r_grad(grad: Any, dim: tuple[int, ...], normalization: int) -> Any:
     order=REAL_TRANSFORM,
     node="FftC2RBackward0",
     grads={"self": _c2r_grad},
+    numpy=numpy_fourier.c2r,
+    numpy_vjp=numpy_fourier.c2r_grad,
     **PRIVATE,
 )
 def fft_c2r(x: Any, dim: tuple[int, ...], normalization: int, last_dim_size: int) -> Any:
