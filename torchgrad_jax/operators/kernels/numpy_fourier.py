@@ -1,5 +1,5 @@
-"""Fourier transforms and their gradients as NumPy's loops compute them, without what `numpy.fft` does around these, which takes longer than a transform
-of a hundred numbers does. What NumPy calls is not public: where it is not as it is known, `numpy.fft` itself is asked.
+"""Fourier transforms and their gradients as NumPy's loops compute them, without what `numpy.fft` does around these, which takes longer than a
+transform of a hundred numbers does. What NumPy calls is not public: where it is not as it is known, `numpy.fft` itself is asked.
 
 The arguments are those of `operators/fourier.py`.
 """
@@ -86,7 +86,7 @@ def _r2c_grad(grad: Array, aval: Any, *saved: Array, dim: Dims, normalization: i
         filled = np.zeros(aval.shape, grad.dtype)
         filled[(*[slice(None)] * dim[-1], slice(grad.shape[dim[-1]]))] = grad
         grad = filled
-    return _c2c(grad, dim, normalization, False).real
+    return np.real(_c2c(grad, dim, normalization, False))
 
 
 def _c2r_grad(grad: Array, aval: Any, *saved: Array, dim: Dims, normalization: int, last_dim_size: int) -> Array:
