@@ -48,6 +48,7 @@ class Options(NamedTuple):
     requires_grad: bool
 
 
+_INT64 = np.dtype(np.int64)
 _KEYWORDS = frozenset(("dtype", "layout", "device", "requires_grad", "pin_memory", "generator"))
 
 
@@ -84,13 +85,14 @@ class _Plain(NamedTuple):
         return requiring(made, True) if self.requires_grad else made
 
 
-def _plainly(kwargs: dict[str, Any]) -> _Plain | None:
-    """The keywords, where they are no more than a dtype, a generator, requires_grad and the CPU; None where there is more to see to."""
+def _plainly(kwargs: dict[str, Any], floating: bool) -> _Plain | None:
+    """The keywords, where they are no more than a dtype (a floating one, or int64), a generator, requires_grad and the CPU; None where there is more
+    to see to."""
     dtype, source, requires_grad, where = None, default_generator, False, None
     for key, value in kwargs.items():
         if key == "device" and (value is CPU or (type(value) is str and value == "cpu")):
             where = CPU
-        elif key == "dtype" and type(value) is dtypes.dtype and value.is_floating_point:
+        elif key == "dtype" and type(value) is dtypes.dtype and (value.is_floating_point if floating else value.np == _INT64):
             dtype = value.np
         elif key == "requires_grad" and type(value) is bool:
             requires_grad = value
@@ -135,9 +137,6 @@ def _size_of(name: str, size: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
 # ---------------------------------------------------------------------- of a size
 
 
-_INT64 = np.dtype(np.int64)
-
-
 def _uniform(shape: tuple[int, ...]) -> np.ndarray:
     return uniform(default_generator, shape, dtypes.default_float(), 0.0, 1.0)
 
@@ -152,7 +151,7 @@ def rand(*size: Any, **kwargs: Any) -> Tensor:
     alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _uniform)
-    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs)) is not None:
+    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs, True)) is not None:
         return plainly.draw(alone, lambda source, shape, dtype: source.uniform(shape, dtype or dtypes.default_float()))
     shape = _size_of("rand", size, kwargs)
     options = _options("rand", size, kwargs)
@@ -165,7 +164,7 @@ def randn(*size: Any, **kwargs: Any) -> Tensor:
     alone = sizes_alone(size, kwargs)
     if alone is not None:
         return draw(alone, _normal)
-    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs)) is not None:
+    if kwargs and (alone := sizes_alone(size, {})) is not None and (plainly := _plainly(kwargs, True)) is not None:
         return plainly.draw(alone, lambda source, shape, dtype: standard_normal(source, shape, dtype or dtypes.default_float()))
     shape = _size_of("randn", size, kwargs)
     options = _options("randn", size, kwargs)
@@ -182,7 +181,7 @@ def _integer(name: str, what: str, position: int, value: Any) -> int:
 def randint(*args: Any, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: integers of [low, high). Keywords: generator, out, dtype (int64), device, requires_grad."""
     alone = sizes_alone(args[-1:], {}) if len(args) in (2, 3) and type(args[-1]) is tuple else None
-    if alone is not None and all([type(bound) is int for bound in args[:-1]]) and (plainly := _plainly(kwargs)) and plainly.dtype is None:
+    if alone is not None and all([type(bound) is int for bound in args[:-1]]) and (plainly := _plainly(kwargs, False)) is not None:
         first, last = args[:-1] if len(args) == 3 else (0, args[0])
         return plainly.draw(alone, lambda source, size, dtype: random_from_to(source, size, _INT64, first, last))
     whole = ("low", "high", "size")
@@ -204,7 +203,7 @@ def randint(*args: Any, **kwargs: Any) -> Tensor:
 @public("torch")
 def randperm(n: int, **kwargs: Any) -> Tensor:
     """A permutation of 0 .. n-1. Keywords: generator, out, dtype (int64), device, requires_grad."""
-    if type(n) is int and n > 0 and (plainly := _plainly(kwargs)) and plainly.dtype is None:
+    if type(n) is int and n > 0 and (plainly := _plainly(kwargs, False)) is not None:
         return plainly.draw((n,), lambda source, size, dtype: _permutations(source, size, _INT64))
     count = _integer("randperm", "n", 1, n)
     if count < 0:
