@@ -16,7 +16,7 @@ from torchgrad_jax.core.made import created
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.functions.conversion import to
-from torchgrad_jax.functions.creation import as_device, checked_dtype, from_data, requiring
+from torchgrad_jax.functions.creation import as_device, checked_dtype, from_data, of_numbers, requiring
 from torchgrad_jax.functions.dlpack import from_dlpack, value_of
 from torchgrad_jax.functions.storages import UntypedStorage, mapped_file
 from torchgrad_jax.runtime.user_code import warn_once
@@ -25,6 +25,8 @@ from torchgrad_jax.runtime.user_code import warn_once
 @public("torch")
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor: itself if it is one of that dtype and device already. An array of JAX's stays on its device, and is not copied."""
+    if (made := of_numbers(data, dtype, device)) is not None:
+        return made
     check_memory("as_tensor", {"device": device})
     if isinstance(data, jax.Array):
         data = created(value_of(data))

@@ -198,13 +198,8 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 @public("torch")
 def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, nested sequences, a NumPy array or scalar. RuntimeError for pin_memory: there is no such memory."""
-    here = device is None or device is devices.CPU
-    if here and pin_memory is False and type(requires_grad) is bool and (target := dtype_alone(data)) is not None:
-        asked = target if dtype is None else dtype.np if isinstance(dtype, dtypes.dtype) else None
-        if asked is not None and (asked == target or asked in _WIDE):  # NumPy takes None for float64
-            array = np.array(data, asked if target in _WIDE else target).astype(asked, copy=False)  # int64 is rounded to float32 once
-            made = created(constant(array, aval_of(array.shape, array.dtype)))
-            return requiring(made, True) if requires_grad else made
+    if pin_memory is False and type(requires_grad) is bool and (made := of_numbers(data, dtype, device)) is not None:
+        return requiring(made, True) if requires_grad else made
     if data is _MISSING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if requires_grad is None or pin_memory is None:
@@ -222,6 +217,16 @@ def tensor(data: Any = _MISSING, *, dtype: Any = None, device: Any = None, requi
     if isinstance(data, Tensor) and not plain(data):
         keep_order(made, (data,))
     return requiring(made, requires_grad)
+
+
+def of_numbers(data: Any, dtype: Any, device: Any) -> Tensor | None:
+    """The tensor of a number, of a list or of rows of such, on the CPU; None where there is more to see to."""
+    target = dtype_alone(data) if device is None or device is devices.CPU else None
+    asked = target if dtype is None else dtype.np if isinstance(dtype, dtypes.dtype) else None
+    if target is None or asked is None or not (asked == target or asked in _WIDE):  # NumPy takes None for float64
+        return None
+    array = np.array(data, asked if target in _WIDE else target).astype(asked, copy=False)  # int64 is rounded to float32 once
+    return created(constant(array, aval_of(array.shape, array.dtype)))
 
 
 def requiring(t: Tensor, requires_grad: bool) -> Tensor:
