@@ -1,4 +1,4 @@
-"""Images at points by a loop of C's: what jax.numpy says they are, interpreted and compiled, and whatever transforms them."""
+"""Images and volumes at points by a loop of C's: what jax.numpy says they are, interpreted and compiled, and whatever transforms them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def numbers(shape, seed=0):
 
 
 def points(shape, seed=0, corners=False):
-    """Inside and outside of the image, on its edges and beside them."""
+    """Inside and outside of the image, on its edges and beside them; of as many coordinates as there are dimensions of points."""
     random = np.random.RandomState(seed)
-    found = random.uniform(-1.6, 1.6, (*shape, 2)).astype("f")
+    found = random.uniform(-1.6, 1.6, (*shape, len(shape) - 1)).astype("f")
     if corners:
         odd = random.choice(np.array([-1, 0, 1, 0.999, -77.25, 1e9, np.nan, np.inf, -np.inf], "f"), found.shape)
         found = np.where(random.random_sample(found.shape) < 0.2, odd, found)
@@ -43,13 +43,18 @@ def by_loop(image, grid, *grad, **options):
     return out
 
 
-@settings(max_examples=12, deadline=None)
+def _sizes(dims):
+    """Of images or volumes, and of as many points."""
+    return st.tuples(st.tuples(*[st.integers(1, 9)] * dims), st.tuples(*[st.integers(1, 25 if dims == 2 else 9)] * dims))
+
+
+@settings(max_examples=20, deadline=None)
 @given(
-    batch=st.integers(1, 5), channels=st.integers(1, 5), image=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    grid=st.tuples(st.integers(1, 25), st.integers(1, 25)), mode=st.integers(0, 1), padding=st.integers(0, 2), align=st.booleans(),
-    seed=st.integers(0, 99),
+    batch=st.integers(1, 5), channels=st.integers(1, 5), sizes=st.sampled_from((2, 3)).flatmap(_sizes), mode=st.integers(0, 1),
+    padding=st.integers(0, 2), align=st.booleans(), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_any_images_and_points(batch, channels, image, grid, mode, padding, align, seed):
+def test_any_images_and_points(batch, channels, sizes, mode, padding, align, seed):
+    image, grid = sizes
     x, grad = numbers((batch, channels, *image), seed), numbers((batch, channels, *grid), seed + 1)
     options = dict(interpolation_mode=mode, padding_mode=padding, align_corners=align)
     at, odd = points((batch, *grid), seed), points((batch, *grid), seed, corners=True)
@@ -64,9 +69,9 @@ def test_any_images_and_points(batch, channels, image, grid, mode, padding, alig
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(8, 3, 32, 32), (1, 6, 90, 70)])
+@pytest.mark.parametrize("shape", [(8, 3, 32, 32), (1, 6, 90, 70), (3, 6, 12, 16, 20)])
 def test_both_tiers_and_many_threads(shape):
-    x, at = numbers(shape), points((shape[0], 50, 40))
+    x, at = numbers(shape), points((shape[0], 50, 40) if len(shape) == 4 else (shape[0], 10, 20, 10))
 
     def step():
         image, grid = torch.tensor(x, requires_grad=True), torch.tensor(at, requires_grad=True)
@@ -91,8 +96,9 @@ def test_both_tiers_and_many_threads(shape):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_derivatives_of_every_kind(mode, padding):
-    image, grid = torch.tensor(numbers((2, 3, 5, 6))), torch.tensor(points((2, 4, 3)))
+@pytest.mark.parametrize("sizes", [(5, 6), (3, 4, 5)], ids=["images", "volumes"])
+def test_derivatives_of_every_kind(mode, padding, sizes):
+    image, grid = torch.tensor(numbers((2, 3, *sizes))), torch.tensor(points((2, 4, 3) if len(sizes) == 2 else (2, 4, 3, 2)))
     same = [t.double() for t in (image, grid)]  # goes by what jax.numpy says
 
     def sample(image, grid):
@@ -111,9 +117,12 @@ def test_derivatives_of_every_kind(mode, padding):
 
 
 def test_mapped_over_images_and_grids():
-    images, grids = torch.tensor(numbers((3, 2, 1, 5, 5))), torch.tensor(points((3, 2, 4, 4)))
-    found = torch.vmap(lambda image, grid: F.grid_sample(image, grid, align_corners=False))(images, grids)
-    assert torch.allclose(found, torch.stack([F.grid_sample(x, g, align_corners=False) for x, g in zip(images, grids, strict=True)]), atol=1e-6)
+    for sizes in ((5, 5), (3, 4, 5)):
+        images = torch.tensor(numbers((3, 2, 1, *sizes)))
+        grids = torch.tensor(np.stack([points((2, *sizes), seed) for seed in range(3)]))
+        found = torch.vmap(lambda image, grid: F.grid_sample(image, grid, align_corners=False))(images, grids)
+        wanted = torch.stack([F.grid_sample(x, g, align_corners=False) for x, g in zip(images, grids, strict=True)])
+        assert torch.allclose(found, wanted, atol=1e-6)
 
 
 def test_a_gradient_that_nobody_wants_is_not_computed(interpreted, monkeypatch):

@@ -38,16 +38,20 @@ def _in_pixels(point: Any, size: int, align_corners: bool, image: bool) -> Any:
     """From -1 ... 1 to the centres of the first and last pixels, or to their outer edges. image: of two dimensions.
 
     The points of a grid that changes nothing lie on pixels, where the slope is that of one side: which of them, rounding tells. PyTorch's kernel for
-    images multiplies and subtracts in one.
+    images multiplies and subtracts in one, that for volumes does not; XLA might.
     """
-    if image and not align_corners and point.dtype == np.float32:
-        return ((point + 1).astype(np.float64) * (size / 2) - 0.5).astype(point.dtype)
+    if not align_corners and point.dtype == np.float32:
+        if image:
+            return ((point + 1).astype(np.float64) * (size / 2) - 0.5).astype(point.dtype)
+        return ((((point + 1) * size).astype(np.float64) - 1) / 2).astype(point.dtype)
     return (point + 1) / 2 * (size - 1) if align_corners else ((point + 1) * size - 1) / 2
 
 
-def _clipped(at: Any, size: int) -> Any:
+def _clipped(at: Any, size: int, lost: int | float) -> Any:
+    """Brought inside; what is no number becomes `lost`."""
     last = size - 1
-    return where(at > 0, where(at < last, at, jnp.asarray(last, at.dtype)), zeros_like(at))
+    inside = where(at > 0, where(at < last, at, jnp.asarray(last, at.dtype)), zeros_like(at))
+    return where(jnp.isnan(at), jnp.asarray(lost, at.dtype), inside) if lost else inside
 
 
 def _reflected(at: Any, size: int, align_corners: bool) -> Any:
@@ -61,11 +65,11 @@ def _reflected(at: Any, size: int, align_corners: bool) -> Any:
     return where(turns % 2 == 0, beyond + least, span + least - beyond)
 
 
-def _padded(at: Any, size: int, padding_mode: int, align_corners: bool) -> Any:
-    """Coordinates in pixels, brought inside of the image where the padding says so."""
+def _padded(at: Any, size: int, padding_mode: int, align_corners: bool, lost: int | float) -> Any:
+    """Coordinates in pixels, brought inside of the image where the padding says so. lost: see `_clipped`."""
     if padding_mode == REFLECTION:
         at = _reflected(at, size, align_corners)
-    return at if padding_mode == ZEROS else _clipped(at, size)
+    return at if padding_mode == ZEROS else _clipped(at, size, lost)
 
 
 # ---------------------------------------------------------------------- values there
@@ -108,7 +112,10 @@ def _interpolated(image: Any, places: list[Any], weigh: Callable[[Any], list[Any
     around: list[Any] = []
     for d, (at, size) in enumerate(zip(places, image.shape[2:], strict=True)):
         first = jnp.floor(lax.stop_gradient(at))
-        weights = jnp.stack(weigh(at - first), 1)
+        after = at - first
+        if dims == 3:  # of volumes, PyTorch adds up only the pixels inside, whatever the weights of others
+            after = where(jnp.isfinite(first), after, zeros_like(after))
+        weights = jnp.stack(weigh(after), 1)
         count = weights.shape[1]
         # One dimension for the pixels along each of the image's, then the points in one.
         shape = (at.shape[0], *[count if i == d else 1 for i in range(dims)], -1)
@@ -120,8 +127,9 @@ def _interpolated(image: Any, places: list[Any], weigh: Callable[[Any], list[Any
     return total.reshape(*image.shape[:2], *places[0].shape[1:])
 
 
-def _said(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """The values of (N, C, *sizes) at the points (N, *points, d) of a grid: (N, C, *points)."""
+def _said(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool, gradient: bool = False) -> Any:
+    """The values of (N, C, *sizes) at the points (N, *points, d) of a grid: (N, C, *points). gradient: as PyTorch's gradients have them, of which
+    points that are no numbers are outside of volumes; their padded values are the last pixels."""
     image, points = wide(input), wide(grid)
     sizes = image.shape[2:]
     if not image.size or not points.size:
@@ -129,7 +137,7 @@ def _said(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, ali
     places = [_in_pixels(points[..., len(sizes) - 1 - i], n, align_corners, len(sizes) == 2) for i, n in enumerate(sizes)]
 
     def pad(at: Any, size: int) -> Any:
-        return _padded(at, size, padding_mode, align_corners)
+        return _padded(at, size, padding_mode, align_corners, 0 if len(sizes) == 2 else math.nan if gradient else size - 1)
 
     if interpolation_mode == BICUBIC:
         return _interpolated(image, places, _cubic_weights, pad).astype(input.dtype)
@@ -148,7 +156,7 @@ def _said_of(image: Any, grid: Any, *grad: Any, of: int, **options: Any) -> list
     """What the loop computes: the values, or the gradient of the image or of the grid."""
     if of == _VALUES:
         return [_said(image, grid, **options)]
-    return [jax.vjp(partial(_said, **options), image, grid)[1](*grad)[of - _OF_IMAGE]]
+    return [jax.vjp(partial(_said, gradient=True, **options), image, grid)[1](*grad)[of - _OF_IMAGE]]
 
 
 def _shapes(image: Any, grid: Any, *grad: Any, of: int, **options: Any) -> list[tuple[int, ...]]:
@@ -159,7 +167,7 @@ _LOOP = primitives.primitive("grid_sample", _said_of, primitives.Loop(SAMPLING, 
 
 
 def _has_loop(image: Any, grid: Any, mode: int) -> bool:
-    known = image.ndim == 4 and mode != BICUBIC and image.dtype == grid.dtype == np.float32
+    known = mode != BICUBIC and image.dtype == grid.dtype == np.float32
     return known and 0 < image.size < 1 << 31 and grid.size > 0 and primitives.has(SAMPLING)
 
 
@@ -175,7 +183,7 @@ def _gradients(grad: Any, input: Any, grid: Any, interpolation_mode: int, paddin
     if grad.dtype == np.float32 and _has_loop(input, grid, interpolation_mode):
         found = [_LOOP.bind(input, grid, grad, of=of, **options)[0] for of in (_OF_IMAGE, _OF_GRID)]
     else:
-        found = jax.vjp(partial(_said, **options), input, grid)[1](grad)
+        found = jax.vjp(partial(_said, gradient=True, **options), input, grid)[1](grad)
     return dict(zip(("input", "grid"), found, strict=True))
 
 

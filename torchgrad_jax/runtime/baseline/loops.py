@@ -99,15 +99,17 @@ def _at_places(eqn: Any) -> Any:
 
 
 def how_of_points(image: Any, grid: Any, *grad: Any, of: int, interpolation_mode: int, padding_mode: int, align_corners: bool) -> np.ndarray:
-    """What the loop is told of images of such an aval and the points where they are sampled. of: whether values are asked for, 0, or the gradients of
-    the images, 1, or of the points, 2."""
-    points = math.prod(grid.shape[1:-1])
-    return np.array([points, of, interpolation_mode, padding_mode, align_corners, *image.shape], np.int64)
+    """What the loop is told of images of such an aval, or volumes, and the points where they are sampled. of: whether values are asked for, 0, or the
+    gradients of the images, 1, or of the points, 2."""
+    points, dims = math.prod(grid.shape[1:-1]), image.ndim - 2
+    shape = *image.shape[:2], *(1,) * (3 - dims), *image.shape[2:]
+    return np.array([points, of, interpolation_mode, padding_mode, align_corners, dims, *shape], np.int64)
 
 
 def _cost_of_points(eqn: Any) -> float:
     image, grid = eqn.invars[0].aval, eqn.invars[1].aval
-    return 3_000.0 + grid.size // 2 * (_POINT + _SAMPLE * image.shape[1])
+    dims = image.ndim - 2
+    return 3_000.0 + grid.size // dims * (_POINT * dims / 2 + _SAMPLE * 2 ** (dims - 2) * image.shape[1])
 
 
 @rule("grid_sample", cost=_cost_of_points, fresh=True)

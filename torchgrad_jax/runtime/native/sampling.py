@@ -11,6 +11,7 @@ def handler(minor: int) -> Any:
 
 
 def sample(image: Any, grid: Any, grad: Any, out: Any, how: Any) -> bool:
-    """Write into `out` what images (N, C, height, width) are at the points (N, ..., 2) of a grid; or, given the gradient of that, the gradient of
-    one of both. All contiguous, of float32, and not empty. how: nine int64, see `sampling.pxd`. Returns whether there is such a function."""
+    """Write into `out` what images (N, C, height, width) are at the points (N, ..., 2) of a grid, or volumes at those (N, ..., 3) of one; or, given
+    the gradient of that, the gradient of one of both. All contiguous, of float32, and not empty. how: eleven int64, see `sampling.pxd`. Returns
+    whether there is such a function."""
     return False
