@@ -32,7 +32,7 @@ def made_everywhere():
 compiled = not isinstance(blocks.Chain.__call__, FunctionType)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5]
 UNARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 1]
-OF_ALL = [f for f in UNARY if chains.NUMBERS[f] < lanes.EXP]
+OF_ALL = [f for f in UNARY if not lanes.EXP <= chains.NUMBERS[f] <= lanes.COPY]
 BINARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 2 and not lanes.GT <= n <= lanes.NE and f is not _positive_part]
 COMPARING = [f for f, n in chains.NUMBERS.items() if lanes.GT <= n <= lanes.NE]
 
@@ -276,13 +276,13 @@ def test_the_loops_are_those_of_arrays(dtype, size):
     rng = np.random.default_rng(size)
     a, b, mask = contents(rng, (size,), dtype), contents(rng, (size,), dtype), rng.random(size) < 0.5
     letter = np.dtype(dtype).char
-    for number, arity in enumerate(lanes.ARITY[: lanes.LOAD]):
+    for number, arity in [(n, lanes.ARITY[n]) for n in (*range(lanes.LOAD), *range(lanes.REM, lanes.HARDSWISH + 1))]:
         if number == lanes.SELECT:
             operands, code, given_ = [("?", size, False), (letter, size, False)], [(lanes.LOAD, 3, 0, 0, 0), (number, 2, 3, 1, 1)], [mask, a]
         elif lanes.GT <= number <= lanes.NE:
             operands, code, given_ = [(letter, size, False)] * 2, [(number, 3, 0, 1, 0), (lanes.KEEP, 2, 3, 0, 0)], [a, b]
         else:
-            operands, code, given_ = [(letter, size, False)] * 2, [(number, 2, 0, 1 if arity == 2 else 0, 0)], [a, b]
+            operands, code, given_ = [(letter, size, False)] * 2, [(number, 2, 0, int(arity >= 2), 0)], [a, b]
         results = ["?" if lanes.GT <= number <= lanes.NE else letter]
         with np.errstate(all="ignore"):
             made = [cls((size,), np.dtype(dtype), operands, results, code, 1, [], None)(*given_) for cls in (blocks.Chain, arrays.Chain)]

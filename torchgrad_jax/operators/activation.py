@@ -21,6 +21,7 @@ from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.refusals import refusing, unsupported
 from torchgrad_jax.operators.kernels import rowwise
+from torchgrad_jax.operators.kernels.whole import of_reals
 from torchgrad_jax.runtime.baseline import loops
 
 SQRT_HALF = math.sqrt(0.5)
@@ -202,8 +203,8 @@ def _relu6(x: Any) -> Any:
     return lax.clamp(jnp.zeros((), x.dtype), x, jnp.full((), 6, x.dtype))
 
 
-_declare("hardswish(Tensor self)", lambda x: x * _relu6(x + 3) / 6, "hardswish_cpu", {"self": _hardswish_grad})
-_declare("hardsigmoid(Tensor self)", lambda x: _relu6(x + 3) / 6, "hardsigmoid_cpu",
+_declare("hardswish(Tensor self)", of_reals("hardswish")(lambda x: x * _relu6(x + 3) / 6), "hardswish_cpu", {"self": _hardswish_grad})
+_declare("hardsigmoid(Tensor self)", of_reals("hardsigmoid")(lambda x: _relu6(x + 3) / 6), "hardsigmoid_cpu",
          {"self": lambda grad, self: where((self > -3) & (self < 3), wide(grad) * SIXTH, 0)})  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from torchgrad_jax.declaration.operator import ARRAY, SAME, BoundOperator, Stati
 from torchgrad_jax.declaration.refusals import kernel, not_implemented, refusing
 from torchgrad_jax.operators.kernels import circular
 from torchgrad_jax.operators.kernels.powers import power, power_of_integers
+from torchgrad_jax.operators.kernels.whole import of_reals
 from torchgrad_jax.runtime.compiling.platforms import by_platform
 from torchgrad_jax.runtime.value import Aval, aval_of
 
@@ -357,10 +358,14 @@ op("abs_written(Tensor self)", method=False, toplevel=False, node="AbsBackward0"
 
 def direction_of(x: Any) -> Any:
     """x / abs(x), 0 where that is 0 or nan."""
-    zero = zeros_like(x)
     if x.dtype.kind == "c":
-        return where(x == 0, zero, x / jnp.abs(where(x == 0, 1, x)))
-    return where((x == 0) | (x != x), zero, lax.sign(x))
+        return where(x == 0, zeros_like(x), x / jnp.abs(where(x == 0, 1, x)))
+    return _direction_of_real(x)
+
+
+@of_reals("direction")
+def _direction_of_real(x: Any) -> Any:
+    return where((x == 0) | (x != x), zeros_like(x), lax.sign(x))
 
 
 @op("sign(Tensor self)", elementwise=True, inplace=True, out="same", grads={"self": zeros_like_grad}, numpy_grads=numpy_placing.zero)
@@ -388,7 +393,7 @@ def _rounding(name: str, function: Any, doc: str, **options: Any) -> Any:
 
 floor = _rounding("floor", lax.floor, "The largest integer that is not above.")
 ceil = _rounding("ceil", lax.ceil, "The smallest integer that is not below.")
-trunc = _rounding("trunc", jnp.trunc, "The integer part.", aliases=("fix",))
+trunc = _rounding("trunc", of_reals("trunc")(jnp.trunc), "The integer part.", aliases=("fix",))
 
 
 def _refuse_round(x: Any, decimals: int | None) -> None:

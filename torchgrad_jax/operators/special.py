@@ -15,6 +15,7 @@ from torchgrad_jax.declaration import dtypes, numpy_losses
 from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_half, where, wide, zeros_like, zeros_like_grad
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op, registry
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
+from torchgrad_jax.operators.kernels import whole
 from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
@@ -31,26 +32,21 @@ def _of_integers(name: str) -> Any:
 
     def named(function: Any) -> Any:
         function.__name__ = WHOLE + name
-        whole = jax.custom_jvp(function)
+        taken = jax.custom_jvp(function)
 
-        @whole.defjvp
+        @taken.defjvp
         def jvp(primals: Any, tangents: Any) -> Any:
-            found = whole(*primals)
+            found = taken(*primals)
             return found, np.zeros(found.shape, jax.dtypes.float0)
 
-        return whole
+        return taken
 
     return named
 
 
-def _modulo(x: Any, y: Any) -> Any:
-    found = lax.rem(x, y)
-    return where((found != 0) & ((found < 0) != (y < 0)), found + y, found)
-
-
 @_of_integers("remainder")
 def _remainder_of_integers(x: Any, y: Any) -> Any:
-    return _modulo(x, y)
+    return whole.modulo(x, y)
 
 
 @_of_integers("floor_divide")
@@ -62,20 +58,14 @@ def _remainder(x: Any, y: Any) -> Any:
     """The remainder with the divisor's sign."""
     if x.dtype.kind == "u":
         return lax.rem(x, y)
-    return _remainder_of_integers(x, y) if x.dtype.kind == "i" else _modulo(x, y)
+    return _remainder_of_integers(x, y) if x.dtype.kind == "i" else whole.remainder(x, y)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
     """The quotient rounded down, consistent with the remainder."""
     if x.dtype.kind in "iu":
         return lax.div(x, y) if x.dtype.kind == "u" else _floor_divide_integers(x, y)
-    rest = lax.rem(x, y)
-    quotient = (x - rest) / y
-    quotient = where((rest != 0) & ((y < 0) != (rest < 0)), quotient - 1, quotient)
-    down = jnp.floor(quotient)
-    down = where(quotient - down > 0.5, down + 1, down)
-    down = where(quotient == 0, jnp.copysign(zeros_like(x), x / y), down)
-    return where(y == 0, x / y, down).astype(x.dtype)
+    return whole.floor_divide(x, y)
 
 
 def _alike(grad: Any, *operands: Any) -> Any:
@@ -139,7 +129,7 @@ def _quotient(x: Any, y: Any, rounding_mode: str) -> Any:
     refusing(f"div_{rounding_mode}_cpu", "cb")(x)
     if rounding_mode == "floor":
         return _floor_divide(x, y)
-    return lax.div(x, y) if x.dtype.kind in "iu" else jnp.trunc(x / y)
+    return lax.div(x, y) if x.dtype.kind in "iu" else whole.truncated(x, y)
 
 
 @op("div_rounded(Tensor|Scalar self, Tensor|Scalar other, str rounding_mode)", promote="common", opmath=True, method=False, toplevel=False,
@@ -160,7 +150,7 @@ def div_rounded_checked(x: Any, y: Any, rounding_mode: str) -> Any:
 @op("frac(Tensor self)", elementwise=True, inplace=True, validate=refusing("frac_cpu", "iubc"), out="same", grads={"self": SAME})
 def frac(x: Any) -> Any:
     """What is left without the integer part."""
-    return x - jnp.trunc(x)
+    return whole.fraction(x)
 
 
 # ---------------------------------------------------------------------- sums of exponentials, interpolation
@@ -418,7 +408,7 @@ def heaviside(x: Any, values: Any) -> Any:
 def _copysign(x: Any, y: Any) -> Any:
     """The magnitude of self with the sign of other."""
     refusing("copysign_cpu", "c")(x)
-    return jnp.copysign(x, y).astype(x.dtype)
+    return whole.signed(x, y)
 
 
 def _copysign_grad(grad: Any, self: Any, result: Any) -> Any:
@@ -552,7 +542,7 @@ def angle(x: Any) -> Any:
     """The angle to the positive real axis: 0 or pi for real numbers."""
     if x.dtype.kind == "c":
         return lax.atan2(x.imag, x.real)
-    return where(x != x, x, where(x < 0, math.pi, 0)).astype(x.dtype)
+    return whole.angle(x)
 
 
 def _angle_grad(grad: Any, self: Any) -> Any:

@@ -4,7 +4,7 @@ from torchgrad_jax.runtime.baseline cimport lanes
 from torchgrad_jax.runtime.native cimport arrays as of_c
 
 
-cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK, SHARED_FUNCTION
+cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK, SHARED_FUNCTION, SHARED_OPERATION
 
 
 cdef class Chain:
@@ -76,3 +76,13 @@ cdef class Function:
 
     @cython.locals(size=Py_ssize_t, operand="char*", result="char*")
     cdef _into(self, object array, object made)
+
+
+cdef class Operation:
+    cdef public object otherwise
+    cdef int _number
+
+    @cython.locals(
+        letter=int, alike=bint, size=Py_ssize_t, width=Py_ssize_t, given=list, a="char*", b="char*", c="char*", out="char*", shared=bint,
+    )
+    cpdef of(self, list arrays)

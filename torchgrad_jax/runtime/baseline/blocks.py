@@ -23,13 +23,15 @@ from torchgrad_jax.runtime.native import arrays as of_c
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
 # From so many elements, and so many times operations, on threads share it: less takes 30 us, and waking them 10.
 SHARED, SHARED_WORK = 1 << 15, 1 << 18
-# As how many operations a transcendental function counts there; and from so many elements on one by itself is shared.
-FUNCTION_WORK, SHARED_FUNCTION = 6, 1 << 16
+# As how many operations a transcendental function counts there; and from so many elements on one by itself is shared, and of a cheap one.
+FUNCTION_WORK, SHARED_FUNCTION, SHARED_OPERATION = 6, 1 << 16, 1 << 18
 # How a smaller operand is spread: each of its elements so many times, of rows of so many elements, each so many times; all of that again and again.
 Pattern = tuple[int, int, int]
 AS_IT_IS: Pattern = (0, 0, 0)
 # Of a dimension along which elements are repeated, in the index of each once.
 FIRST = slice(0, 1)
+# The transcendental functions, and those that take as long.
+_FUNCTIONS = frozenset([*range(lanes.EXP, lanes.COS + 1), *range(lanes.REM, lanes.FLOOR_DIVIDE + 1)])
 BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
@@ -58,7 +60,7 @@ class Chain:
         self.repeated = dict(repeated)
         self.dtypes = [BFLOAT16 if letter == BFLOAT16.char else np.dtype(letter) for letter in results]
         self._inputs, self._outputs, self._operations = len(operands), len(results), len(code)
-        self._weight = sum([FUNCTION_WORK if lanes.EXP <= which <= lanes.COS else 1 + (which >= lanes.MUL_ADD) for which, *_ in code])
+        self._weight = sum([FUNCTION_WORK if which in _FUNCTIONS else 1 + (which >= lanes.MUL_ADD) for which, *_ in code])
         self._registers = registers + sum([number for _, _, number in operands])
         self._size = 1
         for n in shape:
@@ -223,6 +225,43 @@ class Function:
             lanes.lane_shared(self._number, operand, result, size)
         else:
             lanes.lane(102, self._number, operand, operand, operand, result, size)
+        return made
+
+
+class Operation:
+    """One operation (its number in `lanes`) on arrays of float32 or float64 by itself, as it is in chains: to the bit. otherwise: does the same with
+    arrays of any floating dtype."""
+
+    __slots__ = ("otherwise", "_number")
+
+    def __init__(self, number: int, otherwise: Callable[..., Any]) -> None:
+        self._number, self.otherwise = number, otherwise
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self.of(list(arrays))
+
+    def of(self, arrays: list[Any]) -> Any:
+        """What calling it with these operands gives."""
+        dtype, shape, alike = arrays[0].dtype, (), True
+        letter = ord(dtype.char)
+        for array in arrays:
+            own = array.shape
+            alike = alike and array.dtype == dtype
+            if own != shape and own:
+                if shape:
+                    return self.of([np.ascontiguousarray(array) for array in np.broadcast_arrays(*arrays)])
+                shape = own
+        if not alike or letter not in (102, 100):
+            return self.otherwise(*arrays)
+        made = of_c.empty(shape, dtype)
+        size, width = made.size, 4 if letter == 102 else 8
+        given = [contiguous(array) if array.shape else np.asarray(array) for array in arrays]
+        first, second, third = given[0], given[len(given) // 2], given[-1]  # the second of two is the third, too
+        a, b = lanes.memory(first, width * first.size, letter, False), lanes.memory(second, width * second.size, letter, False)
+        c, out = lanes.memory(third, width * third.size, letter, False), lanes.memory(made, width * size, letter, True)
+        shared = size >= (SHARED if lanes.REM <= self._number <= lanes.FLOOR_DIVIDE else SHARED_OPERATION)
+        if size:
+            lanes.operation(letter, self._number, a, first.size, b, second.size, c, third.size, out, size, shared)
         return made
 
 

@@ -12,7 +12,7 @@ from torchgrad_jax.runtime.baseline import blocks, lanes
 from torchgrad_jax.runtime.baseline.blocks import converted, widened
 from torchgrad_jax.runtime.baseline.chains import NUMBERS
 from torchgrad_jax.runtime.baseline.cost import CHEAP, DEAR, chained_or, of_function
-from torchgrad_jax.runtime.baseline.inlining import WHOLE
+from torchgrad_jax.runtime.baseline.inlining import WHOLE, name_of
 from torchgrad_jax.runtime.baseline.rules import Unknown, Writing, is_floating, is_half, rule
 
 # From this size on half precision is computed on a whole array widened to float32; below, the two conversions cost more than elements by themselves.
@@ -42,6 +42,13 @@ def of_numbers(number: int) -> Writing | None:
     function = blocks.Function(number)
     NUMBERS[function] = number
     return Writing(function, function.over)
+
+
+def of_reals(number: int, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float32 and float64 that is C's here (`blocks`), and the other one where that is not compiled."""
+    function = blocks.Operation(number, otherwise) if blocks.by_numbers else otherwise
+    NUMBERS[function] = number
+    return function
 
 
 _LANES = {
@@ -170,12 +177,15 @@ def _clamp(eqn: Any) -> Any:
     if dtype.kind == "c":
         raise Unknown("order of complex numbers")
     bounds = [eqn.invars[0], eqn.invars[2]]
-    exact = is_floating(dtype) and not all([hasattr(v, "val") and v.val != 0 for v in bounds])
-    return of_halves(_clamped_exactly if exact else _clamped, dtype) if is_half(dtype) else _clamped_exactly if exact else _clamped
+    exact = is_floating(dtype) and (blocks.by_numbers or not all([hasattr(v, "val") and v.val != 0 for v in bounds]))
+    return of_halves(_CLAMPED if exact else _clamped, dtype) if is_half(dtype) else _CLAMPED if exact else _clamped
 
 
 def _clamped_exactly(low: Any, x: Any, high: Any) -> Any:
     return smaller(larger(x, low), high)
+
+
+_CLAMPED = of_reals(lanes.CLAMP, _clamped_exactly)
 
 
 def _clamped(low: Any, x: Any, high: Any) -> Any:
@@ -230,11 +240,35 @@ def has_zero(divisor: Any) -> bool:
 @rule("rem", elementwise=True)
 def _rem(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
+    if dtype.char in "fd":
+        return _REST
     return _rest(np.fmod, dtype) if dtype.kind in "iu" else _direct(np.fmod, True)(eqn)
+
+
+_REST, _NEXT = of_reals(lanes.REM, np.fmod), of_reals(lanes.NEXTAFTER, np.nextafter)
+# What operators say of float32 and float64 in several primitives (`operators/kernels/whole.py`).
+_OF_REALS = {
+    "remainder": lanes.REMAINDER, "floor_divide": lanes.FLOOR_DIVIDE, "quotient": lanes.QUOTIENT, "copysign": lanes.COPYSIGN,
+    "direction": lanes.DIRECTION, "fraction": lanes.FRACTION, "angle": lanes.ANGLE, "hardsigmoid": lanes.HARDSIGMOID,
+    "hardswish": lanes.HARDSWISH,
+}  # fmt: skip
+_WHOLE = {WHOLE + name: of_reals(number, lanes.OF_REALS[number - lanes.REM]) for name, number in _OF_REALS.items()}
+
+
+@rule(*[name for name in _WHOLE if name not in (WHOLE + "remainder", WHOLE + "floor_divide")], elementwise=True)
+def _of_reals(eqn: Any) -> Any:
+    return _WHOLE[name_of(eqn)]
+
+
+@rule(WHOLE + "trunc", elementwise=True)
+def _trunc(_: Any) -> Any:
+    return np.trunc
 
 
 @rule(WHOLE + "remainder", elementwise=True)
 def _remainder(eqn: Any) -> Any:
+    if eqn.outvars[0].aval.dtype.kind == "f":
+        return _of_reals(eqn)
     return _rest(np.remainder, eqn.outvars[0].aval.dtype)
 
 
@@ -254,6 +288,8 @@ def _rest(function: np.ufunc, dtype: np.dtype) -> Any:
 @rule(WHOLE + "floor_divide", elementwise=True)
 def _floor_divide(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
+    if dtype.kind == "f":
+        return _of_reals(eqn)
     one, unit = np.ones((), dtype), np.array(-1).astype(dtype)
 
     def divide(a: Any, b: Any) -> Any:
@@ -366,7 +402,7 @@ def _round(eqn: Any) -> Any:
 @rule("nextafter", elementwise=True)
 def _nextafter(eqn: Any) -> Any:
     if eqn.outvars[0].aval.dtype.kind == "f" and eqn.outvars[0].aval.dtype.itemsize > 2:
-        return np.nextafter
+        return _NEXT
     return lambda a, b: np.where(np.equal(a, b), b, np.nextafter(a, b))  # of zeros NumPy gives the first in half precision
 
 

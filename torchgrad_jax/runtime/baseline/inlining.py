@@ -29,9 +29,11 @@ WHOLE = "torchgrad_jax."
 
 
 def name_of(eqn: Any) -> str:
-    """What an equation is found by: its primitive's name, or that of a function that is taken as a whole."""
+    """What an equation is found by: its primitive's name, or that of a function that is taken as a whole. That is of operands of one shape: others
+    have got a dimension more each, not all at the same place."""
     name = function_of(eqn.params["call_jaxpr"]) if eqn.primitive.name == "custom_jvp_call" else ""
-    return name if name.startswith(WHOLE) else eqn.primitive.name
+    whole = name.startswith(WHOLE) and len({v.aval.shape for v in (*eqn.invars, *eqn.outvars)}) == 1
+    return name if whole else eqn.primitive.name
 
 
 def called(eqn: Any) -> tuple[Any, list[Any]] | None:

@@ -154,11 +154,55 @@ cdef extern from *:
     TJ_TRIANGULAR(two, double, sqrt)
     TJ_LANES(tj_lane_float, float, sqrtf, fabsf, TJ_SINGLE)
     TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_NONE)
+    #define TJ_REAL float
+    #define TJ_BITS uint32_t
+    #define TJ_NAMED(name) name##_single
+    #define TJ_MAGNITUDE fabsf
+    #define TJ_FLOOR floorf
+    #define TJ_SIGNED copysignf
+    #define TJ_WHOLE truncf
+    #define TJ_MODULO fmodf
+    #define TJ_MOST_TIMES 134217728.0f
+    #define TJ_MOST INFINITY
+    #include "torchgrad_jax/runtime/native/remainders.h"
+    #undef TJ_REAL
+    #undef TJ_BITS
+    #undef TJ_NAMED
+    #undef TJ_MAGNITUDE
+    #undef TJ_FLOOR
+    #undef TJ_SIGNED
+    #undef TJ_WHOLE
+    #undef TJ_MODULO
+    #undef TJ_MOST_TIMES
+    #undef TJ_MOST
+    #define TJ_REAL double
+    #define TJ_BITS uint64_t
+    #define TJ_NAMED(name) name##_double
+    #define TJ_MAGNITUDE fabs
+    #define TJ_FLOOR floor
+    #define TJ_SIGNED copysign
+    #define TJ_WHOLE trunc
+    #define TJ_MODULO fmod
+    #define TJ_MOST_TIMES 33554432.0
+    #define TJ_MOST 1e300
+    #include "torchgrad_jax/runtime/native/remainders.h"
+    #undef TJ_REAL
+    #undef TJ_BITS
+    #undef TJ_NAMED
+    #undef TJ_MAGNITUDE
+    #undef TJ_FLOOR
+    #undef TJ_SIGNED
+    #undef TJ_WHOLE
+    #undef TJ_MODULO
+    #undef TJ_MOST_TIMES
+    #undef TJ_MOST
     """
     void tj_lane_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_lane_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
     void tj_pair_float(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
     void tj_pair_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
+    void tj_lane_of_bits_single(int which, float* a, float* b, float* c, float* out, Py_ssize_t n) noexcept nogil
+    void tj_lane_of_bits_double(int which, double* a, double* b, double* c, double* out, Py_ssize_t n) noexcept nogil
     void tj_factorize_one(float* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
     void tj_factorize_two(double* a, int* pivots, int* order, int64_t rows, int64_t columns) noexcept nogil
     int64_t tj_cholesky_one(float* a, int64_t size) noexcept nogil
@@ -190,6 +234,7 @@ cdef enum:
     WIDEN_HALF = 30
     WIDEN_BRAIN = 31
     MUL_ADD = 37
+    REM = 42
     LINE = 64
     SPREAD_AT_ONCE = 512
 
@@ -263,7 +308,12 @@ cdef inline float _number(int kind, char* source) noexcept nogil:
 
 
 cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* out, Py_ssize_t n) noexcept nogil:
-    if which >= MUL_ADD:
+    if which >= REM:
+        if letter == 102:
+            tj_lane_of_bits_single(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
+        else:
+            tj_lane_of_bits_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
+    elif which >= MUL_ADD:
         if letter == 102:
             tj_pair_float(which, <float*>a, <float*>b, <float*>c, <float*>out, n)
         else:
@@ -423,6 +473,53 @@ cdef inline void lane_shared(int which, char* a, char* out, Py_ssize_t n) noexce
     cdef Single one
     one.which, one.a, one.out, one.size = which, <float*>a, <float*>out, n
     share(_lane_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE)
+
+
+# One operation of up to three operands by itself, each of all elements or of one.
+cdef struct Several:
+    int letter, which
+    char* given[3]
+    Py_ssize_t step[3]
+    char* out
+    Py_ssize_t size
+
+
+cdef inline void _operation_part(Several* one, Py_ssize_t begin, Py_ssize_t end) noexcept nogil:
+    cdef Py_ssize_t n, size = width(one.letter)
+    while begin < end:
+        n = min(<Py_ssize_t>SPREAD_AT_ONCE, end - begin)
+        lane(
+            one.letter, one.which, at(one.given[0], one.step[0], begin), at(one.given[1], one.step[1], begin),
+            at(one.given[2], one.step[2], begin), at(one.out, size, begin), n,
+        )
+        begin += n
+
+
+cdef inline void _operation_piece(const void* several, int64_t number, tj_hand* hand) noexcept nogil:
+    cdef Several* one = <Several*>several
+    cdef Py_ssize_t begin = number * ELEMENTS_OF_A_PIECE
+    _operation_part(one, begin, min(one.size, begin + ELEMENTS_OF_A_PIECE))
+
+
+cdef inline void operation(
+    int letter, int which, char* a, Py_ssize_t of_a, char* b, Py_ssize_t of_b, char* c, Py_ssize_t of_c, char* out, Py_ssize_t n, bint shared
+) noexcept:
+    cdef double numbers[3][SPREAD_AT_ONCE]
+    cdef Several one
+    cdef Py_ssize_t sizes[3]
+    cdef int i
+    sizes[0], sizes[1], sizes[2] = of_a, of_b, of_c
+    one.given[0], one.given[1], one.given[2] = a, b, c
+    one.letter, one.which, one.out, one.size = letter, which, out, n
+    for i in range(3):
+        one.step[i] = width(letter)
+        if sizes[i] < n:
+            fill(letter, letter, one.given[i], <char*>numbers[i], min(<Py_ssize_t>SPREAD_AT_ONCE, n))
+            one.given[i], one.step[i] = <char*>numbers[i], 0
+    if shared:
+        share(_operation_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE)
+    else:
+        _operation_part(&one, 0, n)
 
 
 cdef inline void _run_one(const void* all, int64_t number, tj_hand* hand) noexcept nogil:

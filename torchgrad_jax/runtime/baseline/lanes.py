@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,67 @@ def _select(which: Any, no: Any, yes: Any) -> Any:
     return np.where(which != 0, yes, no)
 
 
+def remainder(a: Any, b: Any) -> Any:
+    """The remainder with the divisor's sign."""
+    found = np.fmod(a, b)
+    return np.where((found != 0) & ((found < 0) != (b < 0)), found + b, found)
+
+
+def floor_divide(a: Any, b: Any) -> Any:
+    """The quotient rounded down, consistent with the remainder: as `operators/special.py` has it."""
+    rest = np.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = np.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
+    down = np.floor(quotient)
+    down = np.where(quotient - down > 0.5, down + 1, down)
+    exact = a / b
+    return np.where(b == 0, exact, np.where(quotient == 0, np.copysign(np.zeros_like(down), exact), down))
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """The quotient rounded towards 0."""
+    return np.trunc(np.true_divide(a, b))
+
+
+def direction(a: Any) -> Any:
+    """-1, 0 or 1; 0 for nan and for either zero."""
+    return np.greater(a, 0).astype(a.dtype) - np.less(a, 0).astype(a.dtype)
+
+
+def fraction(a: Any) -> Any:
+    """What is left without the integer part."""
+    return np.subtract(a, np.trunc(a))
+
+
+def angle(a: Any) -> Any:
+    """The angle of a real number to the positive real axis."""
+    return np.where(np.not_equal(a, a), a, np.where(np.less(a, 0), np.array(math.pi, a.dtype), np.zeros((), a.dtype)))
+
+
+def clamp(low: Any, x: Any, high: Any) -> Any:
+    """x, low where it is less, high where it is more; 0 is more than -0."""
+    most = np.where((x == 0) & (low == 0), x + low, np.maximum(x, low))
+    return np.where((most == 0) & (high == 0), -(-most - high), np.minimum(most, high))
+
+
+def hardsigmoid(a: Any) -> Any:
+    """relu6(a + 3) / 6."""
+    zero, six = np.zeros((), a.dtype), np.array(6, a.dtype)
+    return np.true_divide(clamp(zero, np.add(a, np.array(3, a.dtype)), six), six)
+
+
+def hardswish(a: Any) -> Any:
+    """a * relu6(a + 3) / 6."""
+    zero, six = np.zeros((), a.dtype), np.array(6, a.dtype)
+    return np.true_divide(np.multiply(a, clamp(zero, np.add(a, np.array(3, a.dtype)), six)), six)
+
+
+# The numbers from `REM` on, of float32 and float64: what takes NumPy several calls, or a slow one. The same bits here as in C.
+OF_REALS = (
+    np.fmod, remainder, floor_divide, quotient, np.nextafter, np.copysign, direction, fraction, angle, clamp, hardsigmoid, hardswish,
+)  # fmt: skip
+
+
 _FUNCTIONS = (
     np.add, np.subtract, np.multiply, np.divide, np.negative, np.abs, np.sqrt, np.square, lambda a: 1 / np.sqrt(a), _larger, _smaller, _sign,
     np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal, _select, np.copy, lambda a: a != 0,
@@ -32,10 +94,10 @@ _FUNCTIONS = (
 _FROM_HALVES_ON = (
     np.copy, lambda a: _wide(BRAIN, a), np.copy, lambda a: a.astype(ml_dtypes.bfloat16).view(np.uint16), lambda a: a.astype(np.float16),
     lambda a: a.astype(ml_dtypes.bfloat16), np.copy, *(lambda a, b, c: a * b + c, lambda a, b, c: c - a * b) * 2,
-    lambda a, b: np.sqrt(a) + b,
+    lambda a, b: np.sqrt(a) + b, *OF_REALS,
 )  # fmt: skip
 # Of how many operands each is.
-ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3, 3, 3, 2)
+ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3, 3, 3, 3, 2, *(2,) * 6, 1, 1, 1, 3, 1, 1)
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`.
 LOAD, KEEP, SPREAD = 19, 20, 21
@@ -46,6 +108,8 @@ EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
 WIDEN_HALF, WIDEN_BRAIN, NARROW_HALF, NARROW_BRAIN, ROUND_HALF, ROUND_BRAIN, COPY = range(30, 37)
 # Two operations in one pass, each rounded as by itself: a * b + c and c - a * b; the same where b is one number; sqrt(a) + b.
 MUL_ADD, MUL_SUB, SCALED_ADD, SCALED_SUB, SQRT_ADD = range(37, 42)
+# See `OF_REALS`.
+REM, REMAINDER, FLOOR_DIVIDE, QUOTIENT, NEXTAFTER, COPYSIGN, DIRECTION, FRACTION, ANGLE, CLAMP, HARDSIGMOID, HARDSWISH = range(42, 54)
 # The letters of the memory that elements lie in; `kind` below: of masks, too, and of what is as the others are.
 MASK, HALF, BRAIN = ord("?"), ord("e"), ord("H")
 
@@ -112,6 +176,14 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
 def lane_shared(which: int, a: Any, out: Any, n: int) -> None:
     """One operation of one operand on n elements of float32, shared by threads in C."""
     lane(102, which, a, a, a, out, n)
+
+
+def operation(
+    letter: int, which: int, a: Any, of_a: int, b: Any, of_b: int, c: Any, of_c: int, out: Any, n: int, shared: bool
+) -> None:  # fmt: skip
+    """One operation on n elements, of operands that have so many elements each: all, or one. shared: by threads in C."""
+    a, b, c = [x if size == n else np.repeat(x[:1], n) for x, size in ((a, of_a), (b, of_b), (c, of_c))]
+    lane(letter, which, a, b, c, out, n)
 
 
 def run(
