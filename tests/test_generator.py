@@ -347,6 +347,16 @@ def test_rejection_by_loops_takes_the_draws_that_it_takes_in_python(seed):
             np.testing.assert_array_equal(ours.get_state()[: -8 * 4], told.get_state()[: -8 * 4], name)  # but for the cached sample
 
 
+@pytest.mark.parametrize("n", [16, 17, 31, 32, 1000])
+def test_normal_samples_in_blocks_are_those_that_python_tells(n):
+    from torchgrad_jax.operators.kernels import rejecting
+
+    ours, told, out = seeded(5), seeded(5), np.empty(n, np.float32)
+    rejecting.draw_normals(told._bits, out)
+    np.testing.assert_allclose(ours.normal(n), out, rtol=0, atol=1e-6)  # C rounds a multiply-add once
+    np.testing.assert_array_equal(ours.random32(3), told.random32(3))
+
+
 @pytest.mark.parametrize("weights", [[[1, -1]], [[1, np.nan]], [[1, 2], [np.inf, 1]], [[1, 2], [0, 0]], np.zeros((2, 0))], ids=str)
 def test_improper_weights_are_refused_with_replacement(torch, weights):
     weights = np.array(weights, np.float32)

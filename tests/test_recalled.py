@@ -107,12 +107,12 @@ def test_indices_out_of_range_are_told_as_before():
         "index_copy": lambda i: rows.index_copy(0, i, rows[:2]), "index_fill": lambda i: rows.index_fill(0, i, 1.0),
         "take": lambda i: rows.take(i * 2),
     }  # fmt: skip
-    for name, call in written.items():
+    for call in written.values():
         for _ in range(3):
             assert call(good).sum().item() > 0
         for index in (bad, bad + 0, bad - 5):
             with pytest.raises((IndexError, RuntimeError)):
-                assert call(index).sum().item() is name
+                call(index).sum().item()
         assert call(good).sum().item() > 0
     computed = good + 0
     rows.index_select(0, computed)
