@@ -43,14 +43,15 @@ cdef extern from *:
        of what has `apart[2] - 1` columns of zeros between those of x; so too of slices and rows. slices, down, across: of these (depth', height',
        width') those that are computed, each `step` behind the last, from `first` on; places: all of a slice. taps, offsets: those of all channels' that
        count for them, and where they read in the copied image, which has so many slices, `deep`, of so many `rows`, so `wide` for each of `stride[2]`
-       columns that follow one another, and `each` elements. packed: how many images are packed together, into so many `columns` for each tap, which begin at `columns_at`; else 0.
-       Where images are few, each is made in `bands`. Vectors have so many `lanes`. Images have `groups` of channels, which count as images: channels
-       and to are those of one, which has so many `weights`. */
+       columns that follow one another, and `each` elements. packed: how many images are packed together, into so many `columns` for each tap, which begin
+       at `columns_at`; else 0. in_place: whether the image needs no copy. Where images are few, each is made in `bands`: of a kernel's gradient, those
+       of channels. Vectors have so many `lanes`. Images have `groups` of channels, which count as images: channels and to are those of one, which has
+       so many `weights`. */
     typedef struct {
         const float *x, *y;
         float* out;
-        int64_t batch, channels, depth, height, width, to, lead, slices, down, across, line, places, taps, deep, rows, wide, each, packed, columns, bands, lanes;
-        int64_t parts, vectors, groups, weights;
+        int64_t batch, channels, depth, height, width, to, lead, slices, down, across, line, places, taps, deep, rows, wide, each, packed, columns;
+        int64_t bands, in_place, lanes, parts, vectors, groups, weights;
         void (*turn)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
         int64_t kernel[3], stride[3], before[3], apart[3], dilation[3], step[3], first[3];
         int64_t *offsets, *columns_at;
@@ -68,38 +69,68 @@ cdef extern from *:
         *(tj_copied*)(to + count - 8) = *(const tj_copied*)(from + count - 8);
     }
 
-    static void tj_copy_row(const tj_convolution* p, const float* x, float* out) {
-        int64_t stride = p->stride[2], apart = p->apart[2], before = p->before[2], first = before < 0 ? tj_pieces(-before, apart) : 0, i, k;
+    typedef float tj_four __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef int32_t tj_four_places __attribute__((vector_size(16)));
+    #ifdef __clang__
+    #define TJ_FOUR_FROM(from, odd) __builtin_shufflevector(*(const tj_four*)(from), *(const tj_four*)((from) + 4), odd, odd + 2, odd + 4, odd + 6)
+    #else
+    #define TJ_FOUR_FROM(from, odd) \
+        __builtin_shuffle(*(const tj_four*)(from), *(const tj_four*)((from) + 4), (tj_four_places){odd, odd + 2, odd + 4, odd + 6})
+    #endif
+    /* Every other of some floats: nothing is read behind the last of them. */
+    TJ_INLINE void tj_copy_every_other(float* to, const float* from, int64_t count) {
+        int64_t i;
+        if (count < 5) {
+            for (i = 0; i < count; i++) { to[i] = from[2 * i]; }
+            return;
+        }
+        for (i = 0; i + 4 < count; i += 4) { *(tj_four*)(to + i) = TJ_FOUR_FROM(from + 2 * i, 0); }
+        *(tj_four*)(to + count - 4) = TJ_FOUR_FROM(from + 2 * (count - 4) - 1, 1);
+    }
+
+    /* Some rows, so far from one to the next. */
+    static void tj_copy_rows(const tj_convolution* p, const float* x, float* out, int64_t rows, int64_t leap) {
+        int64_t stride = p->stride[2], apart = p->apart[2], before = p->before[2], first = before < 0 ? tj_pieces(-before, apart) : 0, row, i, k;
         for (k = 0; k < stride; k++, first++) { /* whoever comes `stride` elements later is `apart` places further */
-            int64_t to = first * apart + before, place = to / stride, last = first + ((p->wide - 1 - place) / apart + 1) * stride;
-            float* found = out + to % stride * p->wide;
-            if (place >= p->wide) { return; }
+            int64_t to = first * apart + before, place = to / stride, last = first + ((p->wide - 1 - place) / apart + 1) * stride, count;
+            float* found = out + to % stride * p->wide + place;
             if (last > p->width) { last = p->width; }
-            if (stride == 1 && apart == 1) {
-                if (last > first) { tj_copy(found + place, x + first, last - first); }
-                return;
+            if (place >= p->wide || last <= first) { return; }
+            count = (last - first + stride - 1) / stride;
+            for (row = 0; row < rows; row++) {
+                const float* from = x + row * p->width + first;
+                float* there = found + row * leap;
+                if (stride == 1 && apart == 1) { tj_copy(there, from, count); }
+                else if (stride == 2 && apart == 1) { tj_copy_every_other(there, from, count); }
+                else { for (i = 0; i < count; i++) { there[i * apart] = from[i * stride]; } }
             }
-            for (i = first; i < last; i += stride, place += apart) { found[place] = x[i]; }
         }
     }
 
-    /* What a slice of the result, one of those of all images', is made of. */
-    static void tj_copy_image(const tj_convolution* p, int64_t image, float* room) {
-        int64_t first = image % p->slices * p->stride[0] - p->before[0], size = p->height * p->width, c, i, row, line = p->stride[2] * p->wide;
-        memset(room, 0, (size_t)(p->each * 4));
+    /* The first row of an image that is at a row of its copy, or below. */
+    TJ_INLINE int64_t tj_first_at(const tj_convolution* p, int64_t place) {
+        return place > p->before[1] ? tj_pieces(place - p->before[1], p->apart[1]) : 0;
+    }
+
+    /* What the rows from `top` up to `bottom` of a slice of the result, one of those of all images', are made of: in `room`, or where it is. */
+    static const float* tj_image(const tj_convolution* p, int64_t image, int64_t top, int64_t bottom, float* room) {
+        int64_t first = image % p->slices * p->stride[0] - p->before[0], size = p->height * p->width, c, i, line = p->stride[2] * p->wide;
+        if (p->in_place) { return p->x + image * p->each; }
+        top *= p->stride[1];
+        bottom = p->rows - (p->down - bottom) * p->stride[1];
         for (c = 0; c < p->channels; c++) {
             const float* volume = p->x + (image / p->slices * p->channels + c) * p->depth * size;
             for (i = 0; i < p->deep; i++) {
-                int64_t slice = (first + i) / p->apart[0];
+                int64_t slice = (first + i) / p->apart[0], row = tj_first_at(p, top), last = tj_first_at(p, bottom);
                 const float* x = volume + slice * size;
                 float* to = room + (c * p->deep + i) * p->rows * line;
+                memset(to + top * line, 0, (size_t)((bottom - top) * line * 4));
                 if (first + i < 0 || (first + i) % p->apart[0] || slice >= p->depth) { continue; }
-                for (row = 0; row < p->height; row++, x += p->width) {
-                    int64_t at = row * p->apart[1] + p->before[1];
-                    if (at >= 0 && at < p->rows) { tj_copy_row(p, x, to + at * line); }
-                }
+                if (last > p->height) { last = p->height; }
+                tj_copy_rows(p, x + row * p->width, to + (row * p->apart[1] + p->before[1]) * line, last - row, p->apart[1] * line);
             }
         }
+        return room;
     }
 
     /* Where the result of an image begins. */
@@ -203,6 +234,8 @@ cdef extern from *:
         p->weights = tj_pieces(p->to, channels) * channels * p->taps;
         if (weights) { tj_choose_weights(p, y, channels, weights, turned, counting, count); }
         for (i = 0; i < 3; i++) { p->before[i] = -low[i]; }
+        p->in_place = p->kernel[0] * p->kernel[1] * p->kernel[2] == 1 && p->slices == 1 && p->depth == 1 && p->rows == p->height && p->wide == p->width &&
+                      !p->before[1] && !p->before[2] && p->stride[2] == 1 && p->apart[1] * p->apart[2] == 1;
     }
     /* How many images are packed together, if that is quicker: whole vectors save so many places of each channel, and packing takes as long as TJ_PACKING
        channels of all places, however many there are. */
@@ -214,6 +247,7 @@ cdef extern from *:
         p->columns = tj_pieces(together * count, lanes) * lanes;
         p->packed = (apart - p->columns / together) * p->to > TJ_PACKING * count && p->columns * p->taps < TJ_MOST_PACKED ? together : 0;
         if (!p->packed) { return; }
+        p->in_place = 0;
         p->lanes = lanes;
         p->columns_at = p->offsets + p->channels * p->kernel[0] * p->kernel[1] * p->kernel[2] + TJ_MOST_TAPS;
         for (apart = 0; apart < p->taps; apart++) { p->columns_at[apart] = apart * p->columns; }
@@ -231,9 +265,11 @@ cdef extern from *:
             return;
         }
         p->lanes = TJ_HAS_512 && p->to > 8 ? 16 : 8;
-        p->parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
         p->vectors = p->to > p->lanes ? 2 : 1;
         wide = p->vectors * p->lanes;
+        parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
+        p->parts = parts < p->batch * p->slices ? parts : p->batch * p->slices;
+        p->bands = parts / p->parts < tj_pieces(p->to, wide) ? parts / p->parts : tj_pieces(p->to, wide);
         lead = tj_pieces(p->to, wide) * wide;
         each = (p->taps + TJ_MOST_TAPS) * lead;
         for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
@@ -241,7 +277,7 @@ cdef extern from *:
         if (!room) { abort(); }
         p->y = y;
         p->out = room;
-        tj_do(call, TJ_BEST(tj_convolve_part, p->lanes), p, p->parts, alone);
+        tj_do(call, TJ_BEST(tj_convolve_part, p->lanes), p, p->parts * p->bands, alone);
         for (i = 1; i < p->parts; i++) { for (k = 0; k < p->taps * lead; k++) { room[k] += room[i * each + k]; } }
         for (o = 0; o < p->to; o++) { for (k = 0; k < p->taps; k++) { result[o * p->taps + k] = room[k * lead + o]; } }
         free(room);
@@ -263,7 +299,7 @@ cdef extern from *:
             }
         }
         for (k = 0; k < p->step[0] * p->step[1] * p->step[2]; k++) {
-            int64_t images;
+            int64_t images, most;
             p->first[0] = k / (p->step[1] * p->step[2]);
             p->first[1] = k / p->step[2] % p->step[1];
             p->first[2] = k % p->step[2];
@@ -273,6 +309,8 @@ cdef extern from *:
             tj_choose_packing(p);
             images = p->batch * p->slices;
             p->bands = alone || p->packed ? 1 : tj_pieces(TJ_PARTS, images);
+            most = tj_pieces(p->down * tj_pieces(p->across, p->lanes), TJ_TILES);
+            if (p->bands > most) { p->bands = most; }
             images = p->packed ? tj_pieces(images, p->packed) : images * p->bands;
             tj_do(call, channels == 1 ? TJ_BEST(tj_convolve_plane, p->lanes) : TJ_BEST(tj_convolve_image, p->lanes), p, images, alone);
         }
@@ -286,7 +324,7 @@ cdef extern from *:
         int64_t shapes[3][5], *x = shapes[0], *made = how[15] ? shapes[1] : shapes[2], k;
         const tj_tiles* tiles = tj_tiles_of(tj_vector_bits(), 0);
         tj_convolution whole;
-        int64_t i, size;
+        int64_t i, size, by_itself = 0;
         int alone;
         for (i = 0; i < 3; i++) { /* of lines and images as of volumes */
             for (k = 0; k < 5; k++) { shapes[i][k] = k < 2 ? buffers[i]->shape[k] : 1; }
@@ -312,6 +350,11 @@ cdef extern from *:
             whole.dilation[i] = how[12 + i];
             whole.step[i] = 1;
             whole.first[i] = 0;
+        }
+        for (i = 0; i < 3; i++) { by_itself += how[i] * how[3 + i] * how[9 + i] == 1 && !how[6 + i] && x[2 + i] == made[2 + i]; }
+        if (by_itself == 3 && whole.lead % 8 == 0) {
+            whole.depth = whole.height = made[2] = made[3] = 1; /* each place by itself: as one line of them all, which needs no copy */
+            whole.width = whole.line = whole.places = made[4] = whole.lead;
         }
         size = whole.channels * whole.kernel[0] * whole.kernel[1] * whole.kernel[2];
         alone = whole.batch * size * whole.to * whole.lead < (call ? TJ_LITTLE : TJ_LITTLE_HERE);

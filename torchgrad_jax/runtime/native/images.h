@@ -42,7 +42,7 @@ TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const in
     int64_t target[TJ_TILES * TJ_LANES];
     float *room = (float*)calloc((size_t)(images * p->each + p->taps * p->columns + 8), 4), *packed = room + images * p->each;
     if (!room) { abort(); }
-    for (k = 0; k < images; k++) { tj_copy_image(p, image + k, room + k * p->each); }
+    for (k = 0; k < images; k++) { tj_image(p, image + k, 0, p->down, room + k * p->each); }
     tj_pack_images(p, room, images, packed);
     for (tile = 0; tile < last; tile += TJ_TILES) {
         const float* x[TJ_TILES];
@@ -69,23 +69,25 @@ TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const in
 /* A band of an image, or some images that are packed. */
 TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int channels) {
     int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_LANES), all = p->down * tiles, tile, o, k;
-    int64_t last = all * (band + 1) / p->bands;
+    int64_t threes = tj_pieces(all, TJ_TILES), last = threes * (band + 1) / p->bands * TJ_TILES;
     float *room, *out = p->out + tj_made_at(p, image);
-    const float* y = p->y + image / p->slices % p->groups * p->weights;
+    const float *read, *y = p->y + image / p->slices % p->groups * p->weights;
     if (p->packed) {
         TJ_WIDE(several)(p, piece * p->packed, channels);
         return;
     }
-    room = (float*)malloc((size_t)(p->each * 4));
+    room = (float*)malloc((size_t)(p->in_place ? 4 : p->each * 4));
     if (!room) { abort(); }
-    tj_copy_image(p, image, room);
-    for (tile = all * band / p->bands; tile < last; tile += TJ_TILES) {
+    if (last > all) { last = all; }
+    tile = threes * band / p->bands * TJ_TILES;
+    read = tj_image(p, image, tile / tiles, tj_pieces(last, tiles), room);
+    for (; tile < last; tile += TJ_TILES) {
         const float* x[TJ_TILES];
         int64_t at[TJ_TILES], count[TJ_TILES];
         int i, j;
         for (j = 0; j < TJ_TILES; j++) {
             int64_t which = tile + j < last ? tile + j : tile, row = which / tiles, column = which % tiles * TJ_LANES;
-            x[j] = room + row * p->stride[1] * p->stride[2] * p->wide + column;
+            x[j] = read + row * p->stride[1] * p->stride[2] * p->wide + column;
             at[j] = (row * p->step[1] + p->first[1]) * p->line + column * p->step[2] + p->first[2];
             count[j] = p->across - column < TJ_LANES ? p->across - column : TJ_LANES;
         }
@@ -127,9 +129,9 @@ TJ_INLINE void TJ_WIDE(sums)(const tj_convolution* p, const float* x, const int6
     TJ_ALL_OF for (i = 0; i < rows; i++) { TJ_ALL_OF for (j = 0; j < vectors; j++) { *(TJ_WIDE(vector)*)(out + i * lead + j * TJ_LANES) += sums[i][j]; } }
 }
 
-/* The kernel's gradient of one part of the batch: y is the result's. `out` has room for each part's, tap by tap of all channels, some more of both. */
-TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int rows, const int vectors) {
-    int64_t images = p->batch * p->slices, size = tj_pieces(images, p->parts), image = part * size, last = image + size < images ? image + size : images;
+/* The kernel's gradient of one part of the batch, and of one of the bands of channels: y is the result's. `out` has room for each part's, tap by tap of all channels, some more of both. */
+TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t piece, const int rows, const int vectors) {
+    int64_t part = piece / p->bands, band = piece % p->bands, images = p->batch * p->slices, size = tj_pieces(images, p->parts), image = part * size, last = image + size < images ? image + size : images;
     int64_t wide = vectors * TJ_LANES, lead = tj_pieces(p->to, wide) * wide, o, k;
     float *out = p->out + part * (p->taps + TJ_MOST_TAPS) * lead, *room, *grads;
     if (image >= last) { return; }
@@ -137,14 +139,14 @@ TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t part, const int ro
     if (!room) { abort(); }
     grads = (float*)(((uintptr_t)(room + p->each) + TJ_ALIGNED - 1) / TJ_ALIGNED * TJ_ALIGNED);
     for (; image < last; image++) {
-        tj_copy_image(p, image, room);
-        for (o = 0; o < p->to; o += wide) {
+        const float* read = tj_image(p, image, 0, p->down, room);
+        for (o = band * wide; o < p->to; o += p->bands * wide) {
             p->turn(grads, p->y + tj_made_at(p, image) + o * p->lead, p->lead, p->to - o < wide ? p->to - o : wide, wide, p->places);
             for (k = 0; k < p->taps; k += rows) {
                 float* to = out + k * lead + o;
-                if (p->taps - k <= rows / 3) { TJ_WIDE(sums)(p, room, p->offsets + k, grads, to, lead, rows / 3, vectors); }
-                else if (p->taps - k <= rows / 3 * 2) { TJ_WIDE(sums)(p, room, p->offsets + k, grads, to, lead, rows / 3 * 2, vectors); }
-                else { TJ_WIDE(sums)(p, room, p->offsets + k, grads, to, lead, rows, vectors); }
+                if (p->taps - k <= rows / 3) { TJ_WIDE(sums)(p, read, p->offsets + k, grads, to, lead, rows / 3, vectors); }
+                else if (p->taps - k <= rows / 3 * 2) { TJ_WIDE(sums)(p, read, p->offsets + k, grads, to, lead, rows / 3 * 2, vectors); }
+                else { TJ_WIDE(sums)(p, read, p->offsets + k, grads, to, lead, rows, vectors); }
             }
         }
     }
@@ -186,14 +188,14 @@ TJ_INLINE void TJ_WIDE(group)(const tj_convolution* p, int64_t group, const int 
     float *room = (float*)malloc((size_t)(p->each * 4)), *out = (float*)calloc((size_t)(p->to * lead), 4);
     if (!room || !out) { abort(); }
     for (image = group * p->slices; image < p->batch * p->slices; image += image % p->slices < p->slices - 1 ? 1 : (p->groups - 1) * p->slices + 1) {
-        tj_copy_image(p, image, room);
+        const float* read = tj_image(p, image, 0, p->down, room);
         for (o = 0; o < p->to; o++) {
             const float* grads = p->y + tj_made_at(p, image) + o * p->lead;
             for (k = 0; k < p->taps; k += rows) {
                 float* to = out + o * lead + k;
-                if (p->taps - k <= rows / 3) { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows / 3); }
-                else if (p->taps - k <= rows / 3 * 2) { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows / 3 * 2); }
-                else { TJ_WIDE(dots)(p, room, p->offsets + k, grads, to, rows); }
+                if (p->taps - k <= rows / 3) { TJ_WIDE(dots)(p, read, p->offsets + k, grads, to, rows / 3); }
+                else if (p->taps - k <= rows / 3 * 2) { TJ_WIDE(dots)(p, read, p->offsets + k, grads, to, rows / 3 * 2); }
+                else { TJ_WIDE(dots)(p, read, p->offsets + k, grads, to, rows); }
             }
         }
     }
