@@ -125,6 +125,37 @@ def test_the_gradient_of_a_kernel(case, turned_image, turned_gradient):
 
 
 @needs_loops
+@pytest.mark.parametrize(
+    "shape, to, kernel, stride, padding",
+    [
+        ((1, 24, 30, 30), 40, (3, 3), (2, 2), (1, 1)),  # of one image, bands of rows, and of the kernel's channels
+        ((1, 96, 7, 33), 72, (1, 2), (1, 2), (0, 0)),
+        ((2, 40, 16, 16), 50, (1, 1), (1, 1), (0, 0)),  # as one line, where it lies
+        ((3, 33, 7, 8), 20, (1, 1), (1, 1), (0, 0)),
+        ((9, 32, 3, 4), 20, (1, 1), (1, 1), (0, 0)),  # packed
+        ((2, 24, 5, 7), 36, (1, 1), (1, 1), (0, 0)),  # of vectors that are not whole
+        ((5, 16, 12, 17), 40, (1, 1), (2, 2), (1, 1)),
+    ],
+    ids=str,
+)
+def test_few_images_of_many_channels(shape, to, kernel, stride, padding):
+    x, weight = torch.tensor(numbers(*shape), requires_grad=True), torch.tensor(numbers(to, shape[1], *kernel, seed=1), requires_grad=True)
+    options = stride, [(n, n) for n in padding], (1, 1), (1, 1)
+    made = torch.nn.functional.conv2d(x, weight, stride=stride, padding=padding)
+    grad = numbers(*made.shape, seed=2)
+    made.backward(torch.tensor(grad))
+    of_weight = written_out(x.numpy(force=True).swapaxes(0, 1), grad.swapaxes(0, 1), (1, 1), options[1], (1, 1), stride).swapaxes(0, 1)
+    turned, around = (
+        weight.numpy(force=True)[:, :, ::-1, ::-1].swapaxes(0, 1),
+        [(k - 1 - p, n + k - 1 - p) for n, k, p in zip(shape[2:], kernel, padding, strict=True)],
+    )
+    of_x = written_out(grad, turned, (1, 1), around, stride, (1, 1))[:, :, : shape[2], : shape[3]]
+    np.testing.assert_allclose(made.detach(), written_out(x.numpy(force=True), weight.numpy(force=True), *options), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(weight.grad, of_weight[:, :, : kernel[0], : kernel[1]], rtol=1e-4, atol=5e-4)
+    np.testing.assert_allclose(x.grad, of_x, rtol=1e-4, atol=5e-4)
+
+
+@needs_loops
 def test_what_is_no_number_reaches_only_what_reads_it():
     """Neither through the zeros around an image nor through what is computed besides."""
     x, kernel = numbers(2, 3, 9, 11), numbers(4, 3, 3, 3, seed=1)
