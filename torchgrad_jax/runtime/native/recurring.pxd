@@ -36,10 +36,10 @@ cdef extern from *:
             of_cell[j] = c * f;
         }
     }
-    /* How many sequences a part has, but of so many parts at most; how much work is worth to be shared; and of how many rows weights are turned at once. */
-    enum { TJ_SEQUENCES = 8, TJ_MOST_PARTS = 8, TJ_LONG = 1 << 19, TJ_ROWS_TURNED = 16 };
-    /* An LSTM's steps, or their gradient. Sequences do not know of each other, so each of `parts` is some of them at all times. turned: the weights'
-       transpose.
+    /* How many sequences a part has, but of so many parts at most; and how much work is worth to be shared. */
+    enum { TJ_SEQUENCES = 8, TJ_MOST_PARTS = 8, TJ_LONG = 1 << 19 };
+    /* An LSTM's steps, or their gradient. Sequences do not know of each other, so each of `parts` is some of them at all times. strips: of the matrix that
+       all steps multiply by.
        given: sums of the inputs (times, batch, 4 width), weights (4 width, width), the first state and cell (batch, width); made: states and the last
        one, the last cell, sums, cells.
        Or given: sums, cells, weights, the first cell, gradients of the last state and cell, and of all states or nothing; made: gradients of the first
@@ -47,13 +47,32 @@ cdef extern from *:
     typedef struct {
         const tj_call* call;
         float *const *given, *const *made;
-        float* turned;
+        const tj_tiles* by;
+        float* strips;
         int64_t count, times, batch, width, reverse, parts;
     } tj_recurrence;
 
-    static void tj_product_of_step(const tj_recurrence* p, const float* x, const float* y, float* out, int64_t m, int64_t k, int64_t n, int add) {
-        tj_operands of = {{(const char*)x, k, 1, 0, 0, 0}, {(const char*)y, n, 1, 0, 0, 0}, (char*)out, 1, m, n, k, add, p->parts > 1, 0, 0, 0, 1, 0};
-        tj_tile_products(p->call, &of, tj_tiles_of(tj_vector_bits(), 0));
+    /* Room for the strips of some rows, which are read where they lie unless they are whole pages apart; else 0. */
+    static float* tj_room_for_rows(const tj_recurrence* p, int64_t terms) {
+        float* room = terms * 4 % TJ_PAGE ? 0 : (float*)malloc((size_t)(p->by->room * terms * 4));
+        if (!room && terms * 4 % TJ_PAGE == 0) { abort(); }
+        return room;
+    }
+    /* Some rows, times the matrix of the strips, plus the `rest`, if there is one. */
+    static void tj_product_of_step(const tj_recurrence* p, const float* x, const float* rest, float* out, int64_t rows, int64_t terms, int64_t columns,
+                                   float* room) {
+        const tj_tiles* by = p->by;
+        int64_t each = tj_pieces(rows, tj_pieces(rows, by->rows)), i, j;
+        for (i = 0; i < rows; i += each) {
+            int64_t high = rows - i < each ? rows - i : each;
+            const float* from = room ? room : x + i * terms;
+            if (room) { by->strip(room, x + i * terms, terms, high, by->room, terms); }
+            for (j = 0; j < columns; j += by->columns) {
+                int64_t wide = columns - j < by->columns ? columns - j : by->columns, at = i * columns + j;
+                by->tile(terms, from, room ? 1 : terms, room ? by->room : 1, p->strips + j * terms, by->columns, 0, rest ? rest + at : 0, columns,
+                         out + at, columns, 0, high, wide);
+            }
+        }
     }
     static void tj_recur_part(const void* recurrence, int64_t part, tj_hand* hand) {
         const tj_recurrence* p = (const tj_recurrence*)recurrence;
@@ -61,16 +80,18 @@ cdef extern from *:
         int64_t size = p->batch * width, skipped = first * width;
         float *const *given = p->given, *const *made = p->made;
         const float *state = given[2] + skipped, *cell = given[3] + skipped;
+        float* room;
         if (rows <= 0) { return; }
+        room = tj_room_for_rows(p, width);
         for (t = 0; t < p->times; t++) {
             int64_t at = (p->reverse ? p->times - 1 - t : t) * size + skipped;
             float* sums = made[3] + 4 * at;
-            memcpy(sums, given[0] + 4 * at, (size_t)(16 * rows * width));
-            tj_product_of_step(p, state, p->turned, sums, rows, width, 4 * width, 1);
+            tj_product_of_step(p, state, given[0] + 4 * at, sums, rows, width, 4 * width, room);
             for (i = 0; i < rows * width; i += width) { tj_cell(sums + 4 * i, cell + i, made[4] + at + i, made[0] + at + i, width); }
             state = made[0] + at;
             cell = made[4] + at;
         }
+        free(room);
         memcpy(made[1] + skipped, state, (size_t)(4 * rows * width));
         memcpy(made[2] + skipped, cell, (size_t)(4 * rows * width));
     }
@@ -78,8 +99,9 @@ cdef extern from *:
         const tj_recurrence* p = (const tj_recurrence*)recurrence;
         int64_t each = tj_pieces(p->batch, p->parts), first = part * each, rows = p->batch - first < each ? p->batch - first : each, width = p->width, t, i;
         int64_t size = p->batch * width, skipped = first * width;
-        float *const *given = p->given, *of_state = p->made[0] + skipped, *of_cell = p->made[1] + skipped;
+        float *const *given = p->given, *of_state = p->made[0] + skipped, *of_cell = p->made[1] + skipped, *room;
         if (rows <= 0) { return; }
+        room = tj_room_for_rows(p, 4 * width);
         memcpy(of_state, given[4] + skipped, (size_t)(4 * rows * width));
         memcpy(of_cell, given[5] + skipped, (size_t)(4 * rows * width));
         for (t = p->times - 1; t >= 0; t--) {
@@ -90,30 +112,31 @@ cdef extern from *:
                 tj_cell_back(given[0] + 4 * (at + i), before + i, given[1] + at + i, p->count > 6 ? given[6] + at + i : 0, of_state + i, of_cell + i,
                              of_sums + 4 * i, width);
             }
-            tj_product_of_step(p, of_sums, given[2], of_state, rows, 4 * width, width, 0);
+            tj_product_of_step(p, of_sums, 0, of_state, rows, 4 * width, width, room);
         }
+        free(room);
     }
     /* how: times, batch, width, and whether the last time comes first. */
     static void tj_recur(const tj_call* call, float* const* given, int64_t count, float* const* made, int64_t results, const int64_t* how) {
-        tj_recurrence p = {call, given, made, 0, count, how[0], how[1], how[2], how[3], 1};
-        int64_t width = how[2], first, i, j;
+        tj_recurrence p = {call, given, made, tj_tiles_of(tj_vector_bits(), 0), 0, count, how[0], how[1], how[2], how[3], 1};
+        int64_t width = how[2], terms = results == 3 ? 4 * width : width, columns = results == 3 ? width : 4 * width, wide = p.by->columns, j;
+        float* room = (float*)malloc((size_t)(tj_pieces(columns, wide) * wide * terms * 4 + TJ_LINE));
+        if (!room) { abort(); }
+        p.strips = (float*)(((uintptr_t)room + TJ_LINE - 1) / TJ_LINE * TJ_LINE);
         if (p.times * p.batch * width * width >= TJ_LONG) {
             p.parts = tj_pieces(p.batch, TJ_SEQUENCES);
             if (p.parts > TJ_MOST_PARTS) { p.parts = TJ_MOST_PARTS; }
         }
         if (results == 3) {
+            p.by->strips(p.strips, given[2], width, columns, wide, wide, wide * terms, terms);
             tj_do(call, tj_recur_back_part, &p, p.parts, 0);
-            return;
+        } else {
+            for (j = 0; j < columns; j += wide) {
+                p.by->strip(p.strips + j * terms, given[1] + j * width, width, columns - j < wide ? columns - j : wide, wide, terms);
+            }
+            tj_do(call, tj_recur_part, &p, p.parts, 0);
         }
-        p.turned = (float*)malloc((size_t)(4 * width * width * 4));
-        if (!p.turned) { abort(); }
-        /* A line of memory at a time: columns by themselves are in few places of the first cache. */
-        for (first = 0; first < 4 * width; first += TJ_ROWS_TURNED) {
-            int64_t end = first + TJ_ROWS_TURNED < 4 * width ? first + TJ_ROWS_TURNED : 4 * width;
-            for (j = 0; j < width; j++) { for (i = first; i < end; i++) { p.turned[j * 4 * width + i] = given[1][i * width + j]; } }
-        }
-        tj_do(call, tj_recur_part, &p, p.parts, 0);
-        free(p.turned);
+        free(room);
     }
     enum { TJ_MOST_GIVEN = 8 };
     static int tj_recurring_minor;
