@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -70,19 +71,22 @@ def _has_loops(dtype: np.dtype, letters: str) -> bool:
 _LETTERS = {reducing.SUM: "fdlq", reducing.PRODUCT: "fd", reducing.LARGEST: "fd?", reducing.SMALLEST: "fd?"}
 
 
+def runs(axes: Sequence[int]) -> list[tuple[int, int]]:
+    """The runs of neighbouring dimensions, the last one first: where each begins, and ends."""
+    found = list[tuple[int, int]]()
+    for d in sorted(axes, reverse=True):
+        if found and found[-1][0] == d + 1:
+            found[-1] = (d, found[-1][1])
+        else:
+            found.append((d, d + 1))
+    return found
+
+
 def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any) -> Any:
     """By C's loops, one run of neighbouring dimensions after the other, the last one first; or otherwise."""
-    if not _has_loops(dtype, _LETTERS[which]):
+    if not axes or not _has_loops(dtype, _LETTERS[which]):
         return otherwise
-    runs = list[tuple[int, int]]()
-    for d in sorted(axes, reverse=True):
-        if runs and runs[-1][0] == d + 1:
-            runs[-1] = (d, runs[-1][1])
-        else:
-            runs.append((d, d + 1))
-    if not runs:
-        return otherwise
-    (first, after), *others = runs
+    (first, after), *others = runs(axes)
 
     def run(x: Any) -> Any:
         if x.size >= LEAST:

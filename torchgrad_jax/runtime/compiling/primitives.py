@@ -10,6 +10,7 @@ differentiated, they are what jax.numpy says: a foreign function could not be ex
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from jax.interpreters import ad, batching, mlir
 
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.baseline import jaxprs_in
+from torchgrad_jax.runtime.baseline.reducing import runs
 from torchgrad_jax.runtime.compiling.equations import calling, rewritten_within
 from torchgrad_jax.runtime.compiling.foreign import REDUCTION, knows
 from torchgrad_jax.runtime.native import reducing
@@ -84,9 +86,15 @@ def is_loop(primitive: Any) -> bool:
 
 
 def _how_of_reduction(which: int, x: Any, *, axes: tuple[int, ...], **_: Any) -> np.ndarray:
-    """What the loop is told of dimensions that follow one another: the sizes before them, theirs, and behind them."""
-    sizes = [math.prod(x.shape[a:b]) for a, b in ((0, min(axes)), (min(axes), max(axes) + 1), (max(axes) + 1, x.ndim))]
-    return np.array([which, x.dtype == np.float64, *sizes], np.int64)
+    """What the loop is told of the last dimensions that follow one another, and then of those before: the sizes before them, theirs, and behind."""
+    (first, after), (low, high) = (*runs(axes), (0, 0))[:2]
+
+    def sizes(*bounds: int) -> list[int]:
+        return [math.prod(x.shape[a:b]) for a, b in itertools.pairwise(bounds)]
+
+    before, n, between = sizes(0, low, high, first)
+    inner = math.prod(x.shape[after:])
+    return np.array([which, x.dtype == np.float64, *sizes(0, first, after, x.ndim), before, n, between * inner], np.int64)
 
 
 def _without(x: Any, *, axes: tuple[int, ...], **_: Any) -> list[tuple[int, ...]]:
@@ -101,7 +109,7 @@ _REDUCTIONS = {
 
 def _is_reduction(eqn: Any) -> bool:
     axes, dtype = eqn.params["axes"], eqn.invars[0].aval.dtype
-    return len(axes) > 0 and max(axes) - min(axes) < len(axes) and dtype in (np.float32, np.float64) and knows(REDUCTION)
+    return 0 < len(runs(axes)) < 3 and dtype in (np.float32, np.float64) and knows(REDUCTION)
 
 
 def by_foreign(closed: Any) -> Any:

@@ -81,13 +81,21 @@ cdef extern from *:
         return made;
     }
     static int tj_reducing_minor;
-    /* how: what, whether of float64, and the three sizes. */
+    /* how: what, whether of float64, and the three sizes; and those of what is reduced once more then. */
     static void* tj_reduce_for_xla(tj_call* call) {
         const int64_t* how;
+        const void* x;
+        void *out, *between;
         if (tj_is_asked(call, tj_reducing_minor)) { return 0; }
         how = (const int64_t*)((const tj_numbers*)call->attributes.items[0])->values;
-        if (!tj_reduce(call, (int)how[0], (int)how[1], ((const tj_buffer*)call->operands.items[0])->data, ((const tj_buffer*)call->results.items[0])->data,
-                       how[2], how[3], how[4])) { abort(); }
+        x = ((const tj_buffer*)call->operands.items[0])->data;
+        out = ((const tj_buffer*)call->results.items[0])->data;
+        between = how[6] == 1 ? out : malloc((size_t)(how[2] * how[4] * (how[1] ? 8 : 4)));
+        if (!between || !tj_reduce(call, (int)how[0], (int)how[1], x, between, how[2], how[3], how[4])) { abort(); }
+        if (between != out) {
+            if (!tj_reduce(call, (int)how[0], (int)how[1], between, out, how[5], how[6], how[7])) { abort(); }
+            free(between);
+        }
         return 0;
     }
     static void* tj_reducer(int minor) {
