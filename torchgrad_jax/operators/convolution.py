@@ -18,7 +18,7 @@ from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops, numpy_windows
 from torchgrad_jax.operators.kernels.numpy_windows import output_sizes
 from torchgrad_jax.operators.matrix import PRECISION
-from torchgrad_jax.runtime.baseline.convolutions import has_loops, how_of_groups
+from torchgrad_jax.runtime.baseline.convolutions import asks_loops, has_loops, how_of_groups
 from torchgrad_jax.runtime.compiling import primitives
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION
 from torchgrad_jax.runtime.compiling.platforms import by_platform
@@ -60,9 +60,9 @@ def _in_groups(x: Any, w: Any, *, of: int, kernel: Ints, stride: Ints, padding: 
 _GROUPED = primitives.primitive("grouped_convolution", _in_groups, primitives.Loop(CONVOLUTION, how_of_groups, lambda *avals, shape, **how: [shape]))
 
 
-def _has_loop(x: Any, w: Any, dilation: Ints, groups: int) -> bool:
-    """Whether the loop is for these: of volumes, or in groups of channels or dilated. Others are found by `baseline.convolutions.fits_loops`."""
-    fits = (groups > 1 or max(dilation) > 1 or len(dilation) == 3) and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
+def _has_loop(x: Any, w: Any, kernel: Ints, dilation: Ints, groups: int) -> bool:
+    """Whether the loop is for these operands. Other convolutions are found by `baseline.convolutions.fits_loops`."""
+    fits = asks_loops(kernel, dilation, groups) and x.dtype == w.dtype == np.float32 and 0 not in (x.size, w.size)
     return fits and has_loops() and primitives.has(CONVOLUTION)
 
 
@@ -74,7 +74,7 @@ def _by_loop(of: int, x: Any, y: Any, kernel: Ints, stride: Ints, padding: Ints,
 def correlate(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Any:
     """The cross-correlation of x (N, C, *) with w (O, C / groups, *)."""
     shape = (x.shape[0], w.shape[0], *output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation))
-    if _has_loop(x, w, dilation, groups) and 0 not in shape:
+    if _has_loop(x, w, w.shape[2:], dilation, groups) and 0 not in shape:
         return _by_loop(0, x, w, w.shape[2:], stride, padding, dilation, groups, shape)
     return _correlated(x, w, stride, padding, dilation, groups)
 
@@ -94,7 +94,7 @@ def correlate_again(x: Any, w: Any, stride: Ints, padding: Ints, dilation: Ints,
     if len(stride) < 3 or not x.size or _lowering(x, w, stride, dilation, groups) != "dots":
         return correlate(x, w, stride, padding, dilation, groups)
     shape = (x.shape[0], w.shape[0], *output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation))
-    if _has_loop(x, w, dilation, groups) and 0 not in shape:
+    if _has_loop(x, w, w.shape[2:], dilation, groups) and 0 not in shape:
         return _by_loop(3, x, w, w.shape[2:], stride, padding, dilation, groups, shape)
     return _by_products(x, w, stride, padding, dilation, groups)
 
@@ -158,7 +158,7 @@ def correlate_input_grad(grad: Any, w: Any, shape: Ints, stride: Ints, padding: 
     """The transpose of `correlate` in its first argument, of shape `shape`."""
     if not grad.size or not w.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    if _has_loop(grad, w, dilation, groups):
+    if _has_loop(grad, w, w.shape[2:], dilation, groups):
         return _by_loop(1, grad, w, w.shape[2:], stride, padding, dilation, groups, shape)
     return _of_input(grad, w, shape, stride, padding, dilation, groups)
 
@@ -211,7 +211,7 @@ def correlate_weight_grad(grad: Any, x: Any, shape: Ints, stride: Ints, padding:
     """The transpose of `correlate` in its second argument, of shape `shape`."""
     if not grad.size or not x.size or not math.prod(shape):
         return jnp.zeros(shape, grad.dtype)
-    if _has_loop(x, grad, dilation, groups):
+    if _has_loop(x, grad, shape[2:], dilation, groups):
         return _by_loop(2, x, grad, shape[2:], stride, padding, dilation, groups, shape)
     return _of_weight(grad, x, shape, stride, padding, dilation, groups)
 

@@ -14,7 +14,7 @@ import numpy as np
 from torchgrad_jax.declaration.numpy_forms import Array
 from torchgrad_jax.operators.resampling import EACH_TAP, are_for_taps, means
 from torchgrad_jax.runtime.baseline import Forms
-from torchgrad_jax.runtime.baseline.convolutions import cost_of_loops, has_loops, how_of_groups
+from torchgrad_jax.runtime.baseline.convolutions import asks_loops, cost_of_loops, has_loops, how_of_groups
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.loops import GRADIENT, PLACES, VALUES, even_bounds, how_of_windows
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -40,14 +40,9 @@ def output_sizes(sizes: Ints, kernel: Ints, stride: Ints, padding: Ints, dilatio
     return tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True)])
 
 
-def _in_groups(stride: Ints, dilation: Ints, groups: int) -> bool:
-    """Whether the loops for groups of channels are asked, and not those that stand for XLA's convolutions."""
-    return groups > 1 or max(dilation) > 1 or len(stride) == 3
-
-
-def _fits(x: Array, w: Array, out: Ints, stride: Ints, dilation: Ints, groups: int) -> bool:
+def _fits(x: Array, w: Array, out: Ints, dilation: Ints, groups: int) -> bool:
     there = all([a.dtype == np.float32 for a in (x, w)]) and has_loops() and knows(CONVOLUTION) and 0 not in (x.size, w.size, math.prod(out))
-    return there and (_in_groups(stride, dilation, groups) or w.shape[-1] <= out[-1])  # else it is taken for a kernel's gradient
+    return there and (asks_loops(w.shape[2:], dilation, groups) or w.shape[-1] <= out[-1])  # else it is taken for a kernel's gradient
 
 
 def convolution(bound: Any, specs: Sequence[Any]) -> Forms | None:
@@ -59,7 +54,7 @@ def convolution(bound: Any, specs: Sequence[Any]) -> Forms | None:
         return None
     sizes = output_sizes(x.shape[2:], w.shape[2:], stride, padding, dilation)
     shape = (x.shape[0], w.shape[0], *sizes)
-    if not _fits(x, w, shape, stride, dilation, groups):
+    if not _fits(x, w, shape, dilation, groups):
         return None
     how = {"kernel": w.shape[2:], "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
@@ -73,7 +68,7 @@ def convolution(bound: Any, specs: Sequence[Any]) -> Forms | None:
 
 def _of_input(grad: Array, w: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Array:
     how = {"kernel": w.shape[2:], "padding": padding, "dilation": dilation, "groups": groups}
-    if _in_groups(stride, dilation, groups):
+    if asks_loops(w.shape[2:], dilation, groups):
         return _convolved(1, grad, w, shape, stride=stride, **how)
     turned = np.swapaxes(w[(..., *(slice(None, None, -1),) * len(stride))], 0, 1)
     made = np.empty(shape, np.float32)
@@ -89,7 +84,7 @@ def _reached(x: Array, grad: Array, stride: Ints, padding: Ints) -> Ints:
 
 
 def _of_weight(grad: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> Array:
-    kernel = shape[2:] if _in_groups(stride, dilation, groups) else _reached(x, grad, stride, padding)
+    kernel = shape[2:] if asks_loops(shape[2:], dilation, groups) else _reached(x, grad, stride, padding)
     made = _convolved(2, x, grad, (*shape[:2], *kernel), kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups)
     return made[(..., *[slice(n) for n in shape[2:]])]
 
@@ -97,9 +92,9 @@ def _of_weight(grad: Array, x: Array, shape: Ints, stride: Ints, padding: Ints, 
 def _is_usual(x: Array, w: Array, grad: Array, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> bool:
     """Whether the two gradients are what they are usually: see `operators/convolution.py`."""
     kernel = w.shape[2:]
-    if _in_groups(stride, dilation, groups):
+    if asks_loops(kernel, dilation, groups):
         return True
-    by_turned_kernel = set(kernel) != {1} and all([p < k for p, k in zip(padding, kernel, strict=True)]) and kernel[-1] <= x.shape[-1]
+    by_turned_kernel = all([p < k for p, k in zip(padding, kernel, strict=True)]) and kernel[-1] <= x.shape[-1]
     return by_turned_kernel and grad.shape[-1] > _reached(x, grad, stride, padding)[-1]
 
 
@@ -118,7 +113,7 @@ def convolution_grads(names: tuple[str, ...]) -> Forms:
         return found[0] if len(found) == 1 else tuple(found)
 
     def result(grad: Array, avals: Any, *saved: Array, transposed: bool, stride: Ints, padding: Ints, dilation: Ints, groups: int, **_: Any) -> Any:
-        if transposed or len(saved) != 2 or grad.dtype != np.float32 or not _fits(*saved, grad.shape, stride, dilation, groups):
+        if transposed or len(saved) != 2 or grad.dtype != np.float32 or not _fits(*saved, grad.shape, dilation, groups):
             return None
         if not _is_usual(*saved, grad, stride, padding, dilation, groups):
             return None

@@ -58,6 +58,11 @@ def how_of(eqn: Any) -> np.ndarray:
     return np.array([*[n for three in numbers for n in three], int(of_kernel), 1, 0], np.int64)
 
 
+def asks_loops(kernel: Ints, dilation: Ints, groups: int) -> bool:
+    """Whether a convolution asks for the loops itself: of volumes, in groups of channels, dilated, or of single elements."""
+    return groups > 1 or max(dilation) > 1 or len(kernel) == 3 or set(kernel) == {1}
+
+
 def how_of_groups(x: Any, y: Any, *, of: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int, shape: Ints) -> np.ndarray:
     """What the loops are told of a convolution in groups of channels, of operands of such avals: of its result, 0 or 3, or of the gradients of the
     images, 1, or of the kernel, 2."""

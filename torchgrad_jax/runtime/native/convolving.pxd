@@ -36,7 +36,7 @@ cdef extern from *:
     #define TJ_BEST(name, lanes) name
     #endif
     enum { TJ_MOST = 8, TJ_TILES = 3, TJ_MOST_TAPS = 12, TJ_PARTS = 8, TJ_ENOUGH = 512, TJ_ALIGNED = 64, TJ_LITTLE = 1 << 19, TJ_LITTLE_HERE = 1 << 20,
-           TJ_PACKING = 12, TJ_MOST_PACKED = 1 << 17 };
+           TJ_PACKING = 12, TJ_MOST_PACKED = 1 << 17, TJ_MERGED = 8, TJ_LARGE_KERNEL = 1 << 18, TJ_LAID_OUT_ALONE = 1 << 14 };
 
     /* x: (batch, channels, depth, height, width). to: the channels of what is made of it, or whose gradient is given: (batch, to, depth', height',
        width'), whose channels are `lead` apart. A tap (h, i, j) of the kernel reads, of columns, the one `stride[2] * column + dilation[2] * j - before[2]`
@@ -44,14 +44,14 @@ cdef extern from *:
        width') those that are computed, each `step` behind the last, from `first` on; places: all of a slice. taps, offsets: those of all channels' that
        count for them, and where they read in the copied image, which has so many slices, `deep`, of so many `rows`, so `wide` for each of `stride[2]`
        columns that follow one another, and `each` elements. packed: how many images are packed together, into so many `columns` for each tap, which begin
-       at `columns_at`; else 0. in_place: whether the image needs no copy. Where images are few, each is made in `bands`: of a kernel's gradient, those
-       of channels. Vectors have so many `lanes`. Images have `groups` of channels, which count as images: channels and to are those of one, which has
-       so many `weights`. */
+       at `columns_at`; else 0. in_place: whether the image needs no copy. Where images are few, each is made in `bands`, and these in `cuts` of the
+       channels; of a kernel's gradient the bands are of channels. Vectors have so many `lanes`. Images have `groups` of channels, which count as images:
+       channels and to are those of one, which has so many `weights`. */
     typedef struct {
         const float *x, *y;
         float* out;
         int64_t batch, channels, depth, height, width, to, lead, slices, down, across, line, places, taps, deep, rows, wide, each, packed, columns;
-        int64_t bands, in_place, lanes, parts, vectors, groups, weights;
+        int64_t bands, cuts, in_place, lanes, parts, vectors, groups, weights;
         void (*turn)(void*, const void*, int64_t, int64_t, int64_t, int64_t);
         int64_t kernel[3], stride[3], before[3], apart[3], dilation[3], step[3], first[3];
         int64_t *offsets, *columns_at;
@@ -177,28 +177,34 @@ cdef extern from *:
         return at % p->step[i] == 0;
     }
 
-    /* For each `channels` channels, their weights tap by tap: of one of x's channels there are `count`, which the kernel has at places `counting`. */
-    static void tj_choose_weights(const tj_convolution* p, const float* y, int64_t channels, float* weights, int turned, const int64_t* counting, int64_t count) {
-        int64_t total = p->kernel[0] * p->kernel[1] * p->kernel[2], lead = turned ? total : p->channels * total, leap = turned ? p->to * total : total, g, o, c, k, i;
-        for (g = 0; g < p->groups; g++, y += p->to * p->channels * total, weights += p->weights) {
-            float* to = weights;
-            for (o = 0; o < p->to; o += channels) {
-                int64_t some = p->to - o < channels ? p->to - o : channels;
-                for (c = 0; c < p->channels; c++, to += count * channels) {
-                    const float* from = y + o * lead + c * leap;
-                    if (count == total && channels > 1) {
-                        p->turn(to, from, lead, some, channels, total);
-                        continue;
-                    }
-                    for (k = 0; k < count; k++) { for (i = 0; i < some; i++) { to[k * channels + i] = from[i * lead + counting[k]]; } }
-                }
+    /* Weights to be laid out: of one of x's channels there are `count`, which the kernel has at places `counting`. */
+    typedef struct {
+        const tj_convolution* p;
+        const float* y;
+        float* weights;
+        const int64_t* counting;
+        int64_t channels, count, turned;
+    } tj_layout;
+    /* Of some of the result's channels, the weights tap by tap. */
+    static void tj_lay_out(const void* layout, int64_t piece, tj_hand* hand) {
+        const tj_layout* by = (const tj_layout*)layout;
+        const tj_convolution* p = by->p;
+        int64_t total = p->kernel[0] * p->kernel[1] * p->kernel[2], lead = by->turned ? total : p->channels * total, pieces = tj_pieces(p->to, by->channels);
+        int64_t leap = by->turned ? p->to * total : total, o = piece % pieces * by->channels, some = p->to - o < by->channels ? p->to - o : by->channels, c, k, i;
+        const float* from = by->y + piece / pieces * p->to * p->channels * total + o * lead;
+        float* to = by->weights + piece / pieces * p->weights + o * p->taps;
+        for (c = 0; c < p->channels; c++, to += by->count * by->channels, from += leap) {
+            if (by->count == total && by->channels > 1) {
+                p->turn(to, from, lead, some, by->channels, total);
+                continue;
             }
+            for (k = 0; k < by->count; k++) { for (i = 0; i < some; i++) { to[k * by->channels + i] = from[i * lead + by->counting[k]]; } }
         }
     }
 
     /* Choose the places from `first` on: the taps that count for them. `weights` become, for each `channels` channels, theirs tap by tap. turned: whether
        the kernel is to be read from its end, with both dimensions of channels exchanged. */
-    static void tj_choose(tj_convolution* p, const int64_t* sizes, const float* y, int64_t channels, float* weights, int turned) {
+    static void tj_choose(const tj_call* call, tj_convolution* p, const int64_t* sizes, const float* y, int64_t channels, float* weights, int turned) {
         int64_t low[3] = {0, 0, 0}, high[3] = {0, 0, 0}, total = p->kernel[0] * p->kernel[1] * p->kernel[2], c, k, o, place[3], line, count = 0;
         int64_t* counting = p->offsets + p->channels * total + TJ_MOST_TAPS;
         int i;
@@ -232,7 +238,10 @@ cdef extern from *:
         for (c = p->channels - 1; c >= 0; c--) { for (k = 0; k < count; k++) { p->offsets[c * count + k] = c * p->deep * p->rows * line + p->offsets[k]; } }
         p->taps = p->channels * count;
         p->weights = tj_pieces(p->to, channels) * channels * p->taps;
-        if (weights) { tj_choose_weights(p, y, channels, weights, turned, counting, count); }
+        if (weights) {
+            tj_layout layout = {p, y, weights, counting, channels, count, turned};
+            tj_do(call, tj_lay_out, &layout, p->groups * tj_pieces(p->to, channels), p->groups * p->weights < TJ_LAID_OUT_ALONE);
+        }
         for (i = 0; i < 3; i++) { p->before[i] = -low[i]; }
         p->in_place = p->kernel[0] * p->kernel[1] * p->kernel[2] == 1 && p->slices == 1 && p->depth == 1 && p->rows == p->height && p->wide == p->width &&
                       !p->before[1] && !p->before[2] && p->stride[2] == 1 && p->apart[1] * p->apart[2] == 1;
@@ -253,9 +262,33 @@ cdef extern from *:
         for (apart = 0; apart < p->taps; apart++) { p->columns_at[apart] = apart * p->columns; }
     }
 
-    /* The kernel's gradient: each part's, added up. As few parts as keep eight threads busy, or as have enough places to sum over. */
+    /* The parts' sums, tap by tap of all channels. */
+    typedef struct {
+        const tj_convolution* p;
+        const float* room;
+        float* result;
+        int64_t lead, each;
+    } tj_sums_of_parts;
+    /* Of TJ_MERGED channels of the kernel's gradient, the sum of all parts'. */
+    static void tj_merge(const void* work, int64_t piece, tj_hand* hand) {
+        const tj_sums_of_parts* by = (const tj_sums_of_parts*)work;
+        int64_t taps = by->p->taps, o = piece * TJ_MERGED, wide = by->p->to - o < TJ_MERGED ? by->p->to - o : TJ_MERGED, k, i, j, t;
+        for (k = 0; k < taps; k += TJ_MERGED) {
+            int64_t high = taps - k < TJ_MERGED ? taps - k : TJ_MERGED;
+            float sums[TJ_MERGED * TJ_MERGED];
+            for (t = 0; t < high; t++) {
+                const float* from = by->room + (k + t) * by->lead + o;
+                memcpy(sums + t * TJ_MERGED, from, sizeof(float) * TJ_MERGED); /* what is too much is of the next tap, or room behind the last */
+                for (i = 1; i < by->p->parts; i++) { for (j = 0; j < TJ_MERGED; j++) { sums[t * TJ_MERGED + j] += from[i * by->each + j]; } }
+            }
+            for (j = 0; j < wide; j++) { for (t = 0; t < high; t++) { by->result[(o + j) * taps + k + t] = sums[t * TJ_MERGED + j]; } }
+        }
+    }
+
+    /* The kernel's gradient: each part's, added up. As few parts as keep eight threads busy, or as have enough places to sum over; one, if it is large. */
     static void tj_convolve_for_kernel(const tj_call* call, tj_convolution* p, const float* y, float* result, int alone) {
-        int64_t parts = p->batch * p->lead / TJ_ENOUGH, wide, lead, each, i, o, k;
+        int64_t parts = p->batch * p->lead / TJ_ENOUGH, wide, lead, each, bands, k;
+        tj_sums_of_parts sums;
         float* room;
         if (p->groups > 1) {
             for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
@@ -267,26 +300,27 @@ cdef extern from *:
         p->lanes = TJ_HAS_512 && p->to > 8 ? 16 : 8;
         p->vectors = p->to > p->lanes ? 2 : 1;
         wide = p->vectors * p->lanes;
-        parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
-        p->parts = parts < p->batch * p->slices ? parts : p->batch * p->slices;
-        p->bands = parts / p->parts < tj_pieces(p->to, wide) ? parts / p->parts : tj_pieces(p->to, wide);
         lead = tj_pieces(p->to, wide) * wide;
         each = (p->taps + TJ_MOST_TAPS) * lead;
+        parts = parts < 2 ? 2 : parts > TJ_PARTS ? TJ_PARTS : parts;
+        p->parts = each > TJ_LARGE_KERNEL ? 1 : parts < p->batch * p->slices ? parts : p->batch * p->slices;
+        bands = alone ? 1 : tj_pieces(TJ_PIECES_EACH * tj_hands(call), p->parts);
+        p->bands = bands < lead / wide ? bands : lead / wide;
         for (k = p->taps; k < p->taps + TJ_MOST_TAPS; k++) { p->offsets[k] = p->offsets[p->taps - 1]; } /* their sums are not read */
         room = (float*)calloc((size_t)(p->parts * each), 4);
         if (!room) { abort(); }
         p->y = y;
         p->out = room;
         tj_do(call, TJ_BEST(tj_convolve_part, p->lanes), p, p->parts * p->bands, alone);
-        for (i = 1; i < p->parts; i++) { for (k = 0; k < p->taps * lead; k++) { room[k] += room[i * each + k]; } }
-        for (o = 0; o < p->to; o++) { for (k = 0; k < p->taps; k++) { result[o * p->taps + k] = room[k * lead + o]; } }
+        sums.p = p, sums.room = room, sums.result = result, sums.lead = lead, sums.each = each;
+        tj_do(call, tj_merge, &sums, tj_pieces(p->to, TJ_MERGED), each < TJ_LAID_OUT_ALONE);
         free(room);
     }
     /* sizes: the places of the result. size: a kernel's weights of one channel of the result. */
     static void tj_convolve_forward(const tj_call* call, tj_convolution* p, const float* y, float* result, int64_t size, const int64_t* sizes, int turned,
                                     int alone) {
         int64_t apart[3], before[3], channels = p->to == 1 ? 1 : TJ_HAS_512 ? 8 : 4, i, k;
-        float* room = (float*)calloc((size_t)((p->to + TJ_MOST) * p->groups * size), 4);
+        float* room = (float*)malloc((size_t)((p->to + TJ_MOST) * p->groups * size * 4)); /* weights of channels that there are not are not read for any */
         if (!room) { abort(); }
         p->y = room;
         p->out = result;
@@ -305,13 +339,16 @@ cdef extern from *:
             p->first[2] = k % p->step[2];
             for (i = 0; i < 3; i++) { p->before[i] = before[i]; }
             if (p->first[0] >= sizes[0] || p->first[1] >= sizes[1] || p->first[2] >= sizes[2]) { continue; }
-            tj_choose(p, sizes, y, channels, room, turned);
+            tj_choose(call, p, sizes, y, channels, room, turned);
             tj_choose_packing(p);
             images = p->batch * p->slices;
             p->bands = alone || p->packed ? 1 : tj_pieces(TJ_PARTS, images);
             most = tj_pieces(p->down * tj_pieces(p->across, p->lanes), TJ_TILES);
             if (p->bands > most) { p->bands = most; }
-            images = p->packed ? tj_pieces(images, p->packed) : images * p->bands;
+            most = tj_pieces(p->to, channels);
+            p->cuts = alone || p->packed ? 1 : tj_pieces(TJ_PARTS, images * p->bands);
+            if (p->cuts > most) { p->cuts = most; }
+            images = p->packed ? tj_pieces(images, p->packed) : images * p->bands * p->cuts;
             tj_do(call, channels == 1 ? TJ_BEST(tj_convolve_plane, p->lanes) : TJ_BEST(tj_convolve_image, p->lanes), p, images, alone);
         }
         free(room);
@@ -361,7 +398,7 @@ cdef extern from *:
         whole.offsets = (int64_t*)malloc((size_t)((2 * size + TJ_MOST_TAPS) * sizeof(int64_t)));
         if (!whole.offsets) { abort(); }
         if (how[15]) {
-            tj_choose(&whole, made + 2, 0, 1, 0, 0);
+            tj_choose(call, &whole, made + 2, 0, 1, 0, 0);
             tj_convolve_for_kernel(call, &whole, (const float*)kernel->data, (float*)result->data, alone);
         } else {
             tj_convolve_forward(call, &whole, (const float*)kernel->data, (float*)result->data, size, made + 2, (int)how[17], alone);

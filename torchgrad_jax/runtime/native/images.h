@@ -2,23 +2,31 @@
 typedef float TJ_WIDE(vector) __attribute__((vector_size(4 * TJ_LANES), aligned(4), may_alias));
 typedef int32_t TJ_WIDE(bits) __attribute__((vector_size(4 * TJ_LANES), aligned(4), may_alias));
 
-/* 3 vectors of places of some channels: `weights` has so many for each tap. */
-TJ_INLINE void TJ_WIDE(tile)(const float* const x[TJ_TILES], const int64_t* offsets, const float* weights, int64_t taps, const int channels,
+/* Up to 3 vectors of places of some channels: `weights` has so many for each tap. count, channels: constants, so that all is in registers. */
+TJ_INLINE void TJ_WIDE(tile)(const float* const x[TJ_TILES], const int64_t* offsets, const float* weights, int64_t taps, const int channels, const int count,
                        TJ_WIDE(vector) made[TJ_TILES][TJ_MOST]) {
     TJ_WIDE(vector) sums[TJ_TILES][TJ_MOST];
     const float *one = x[0], *two = x[1], *three = x[2];
     int64_t k;
     int i, j;
-    for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { sums[j][i] = (TJ_WIDE(vector)){0}; } }
+    TJ_ALL_OF for (j = 0; j < count; j++) { TJ_ALL_OF for (i = 0; i < channels; i++) { sums[j][i] = (TJ_WIDE(vector)){0}; } }
     for (k = 0; k < taps; k++, weights += channels) {
-        TJ_WIDE(vector) a = *(const TJ_WIDE(vector)*)(one + offsets[k]), b = *(const TJ_WIDE(vector)*)(two + offsets[k]), c = *(const TJ_WIDE(vector)*)(three + offsets[k]);
-        for (i = 0; i < channels; i++) {
+        TJ_WIDE(vector) a = *(const TJ_WIDE(vector)*)(one + offsets[k]), b, c;
+        if (count > 1) { b = *(const TJ_WIDE(vector)*)(two + offsets[k]); }
+        if (count > 2) { c = *(const TJ_WIDE(vector)*)(three + offsets[k]); }
+        TJ_ALL_OF for (i = 0; i < channels; i++) {
             sums[0][i] += a * weights[i];
-            sums[1][i] += b * weights[i];
-            sums[2][i] += c * weights[i];
+            if (count > 1) { sums[1][i] += b * weights[i]; }
+            if (count > 2) { sums[2][i] += c * weights[i]; }
         }
     }
-    for (j = 0; j < TJ_TILES; j++) { for (i = 0; i < channels; i++) { made[j][i] = sums[j][i]; } }
+    TJ_ALL_OF for (j = 0; j < count; j++) { TJ_ALL_OF for (i = 0; i < channels; i++) { made[j][i] = sums[j][i]; } }
+}
+TJ_INLINE void TJ_WIDE(tiles)(const float* const x[TJ_TILES], const int64_t* offsets, const float* weights, int64_t taps, const int channels, int64_t count,
+                        TJ_WIDE(vector) made[TJ_TILES][TJ_MOST]) {
+    if (count == 1) { TJ_WIDE(tile)(x, offsets, weights, taps, channels, 1, made); }
+    else if (count == 2) { TJ_WIDE(tile)(x, offsets, weights, taps, channels, 2, made); }
+    else { TJ_WIDE(tile)(x, offsets, weights, taps, channels, 3, made); }
 }
 
 /* Where in the result the places of a tile of packed images are, from one on: -1 where there is none. The first of the piece is `image`. */
@@ -40,6 +48,7 @@ TJ_INLINE void TJ_WIDE(targets)(const tj_convolution* p, int64_t image, int64_t 
 TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const int channels) {
     int64_t left = p->batch * p->slices - image, images = left < p->packed ? left : p->packed, last = p->columns / TJ_LANES, tile, o, k;
     int64_t target[TJ_TILES * TJ_LANES];
+    const float* y = p->y + image / p->slices % p->groups * p->weights;
     float *room = (float*)calloc((size_t)(images * p->each + p->taps * p->columns + 8), 4), *packed = room + images * p->each;
     if (!room) { abort(); }
     for (k = 0; k < images; k++) { tj_image(p, image + k, 0, p->down, room + k * p->each); }
@@ -51,7 +60,7 @@ TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const in
         for (j = 0; j < TJ_TILES; j++) { x[j] = packed + (tile + j < last ? tile + j : tile) * TJ_LANES; }
         for (o = 0; o < p->to; o += channels) {
             TJ_WIDE(vector) made[TJ_TILES][TJ_MOST];
-            TJ_WIDE(tile)(x, p->columns_at, p->y + image / p->slices % p->groups * p->weights + o * p->taps, p->taps, channels, made);
+            TJ_WIDE(tiles)(x, p->columns_at, y + o * p->taps, p->taps, channels, last - tile, made);
             for (j = 0; j < TJ_TILES && tile + j < last; j++) {
                 const int64_t* at = target + j * TJ_LANES;
                 int whole = at[TJ_LANES - 1] >= 0 && at[TJ_LANES - 1] - at[0] == TJ_LANES - 1;
@@ -66,9 +75,10 @@ TJ_INLINE void TJ_WIDE(several)(const tj_convolution* p, int64_t image, const in
     free(room);
 }
 
-/* A band of an image, or some images that are packed. */
+/* A band of an image, of one of the cuts of the channels, or some images that are packed. */
 TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int channels) {
-    int64_t image = piece / p->bands, band = piece % p->bands, tiles = tj_pieces(p->across, TJ_LANES), all = p->down * tiles, tile, o, k;
+    int64_t image = piece / p->cuts / p->bands, band = piece / p->cuts % p->bands, cut = piece % p->cuts, blocks = tj_pieces(p->to, channels);
+    int64_t begin = blocks * cut / p->cuts * channels, end = blocks * (cut + 1) / p->cuts * channels, tiles = tj_pieces(p->across, TJ_LANES), all = p->down * tiles, tile, o, k;
     int64_t threes = tj_pieces(all, TJ_TILES), last = threes * (band + 1) / p->bands * TJ_TILES;
     float *room, *out = p->out + tj_made_at(p, image);
     const float *read, *y = p->y + image / p->slices % p->groups * p->weights;
@@ -91,9 +101,9 @@ TJ_INLINE void TJ_WIDE(image)(const tj_convolution* p, int64_t piece, const int 
             at[j] = (row * p->step[1] + p->first[1]) * p->line + column * p->step[2] + p->first[2];
             count[j] = p->across - column < TJ_LANES ? p->across - column : TJ_LANES;
         }
-        for (o = 0; o < p->to; o += channels) {
+        for (o = begin; o < end; o += channels) {
             TJ_WIDE(vector) made[TJ_TILES][TJ_MOST];
-            TJ_WIDE(tile)(x, p->offsets, y + o * p->taps, p->taps, channels, made);
+            TJ_WIDE(tiles)(x, p->offsets, y + o * p->taps, p->taps, channels, last - tile, made);
             for (j = 0; j < TJ_TILES && tile + j < last; j++) {
                 for (i = 0; i < channels && o + i < p->to; i++) {
                     float* place = out + (o + i) * p->lead + at[j];
@@ -129,9 +139,11 @@ TJ_INLINE void TJ_WIDE(sums)(const tj_convolution* p, const float* x, const int6
     TJ_ALL_OF for (i = 0; i < rows; i++) { TJ_ALL_OF for (j = 0; j < vectors; j++) { *(TJ_WIDE(vector)*)(out + i * lead + j * TJ_LANES) += sums[i][j]; } }
 }
 
-/* The kernel's gradient of one part of the batch, and of one of the bands of channels: y is the result's. `out` has room for each part's, tap by tap of all channels, some more of both. */
+/* The kernel's gradient of one part of the batch, and of one of the bands of channels: y is the result's. `out` has room for each part's, tap by tap of
+   all channels, some more of both. */
 TJ_INLINE void TJ_WIDE(some)(const tj_convolution* p, int64_t piece, const int rows, const int vectors) {
-    int64_t part = piece / p->bands, band = piece % p->bands, images = p->batch * p->slices, size = tj_pieces(images, p->parts), image = part * size, last = image + size < images ? image + size : images;
+    int64_t part = piece / p->bands, band = piece % p->bands, images = p->batch * p->slices, size = tj_pieces(images, p->parts), image = part * size;
+    int64_t last = image + size < images ? image + size : images;
     int64_t wide = vectors * TJ_LANES, lead = tj_pieces(p->to, wide) * wide, o, k;
     float *out = p->out + part * (p->taps + TJ_MOST_TAPS) * lead, *room, *grads;
     if (image >= last) { return; }
