@@ -46,7 +46,7 @@ DECLARATIONS = (
 # Of C's, which declarations include.
 _HEADERS = (
     "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
-    "triangular", "gammas", "remainders",
+    "triangular", "gammas", "remainders", "normal", "bessel", "incomplete", "polynomials",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])
 DIGEST = "digest.txt"

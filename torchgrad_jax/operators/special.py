@@ -287,10 +287,12 @@ for _name, _node in (("polygamma_n", "PolygammaBackward0"), ("polygamma_written"
     _unary(f"{_name}(Tensor self, int n)", polygamma, "The n-th derivative of digamma.",
            lambda grad, self, n: grad * polygamma(self, n + 1), method=False, toplevel=False, node=_node,
            validate=lambda x, n: refusing(_POLYGAMMA.get(n, "polygamma"), "c")(x))  # fmt: skip
-_unary("i0(Tensor self)", special.i0, "The modified Bessel function of order 0.", lambda grad, self: grad * special.i1(self), inplace=True,
+_i0, _i1 = whole.by_c("i0")(special.i0), whole.by_c("i1")(special.i1)
+_unary("i0(Tensor self)", _i0, "The modified Bessel function of order 0.", lambda grad, self: grad * _i1(self), inplace=True,
        aliases=("special_i0",), validate=refusing("i0_vml_cpu", "c"))  # fmt: skip
 
 
+@whole.by_c("entr")
 def _entr(x: Any) -> Any:
     safe = where(x > 0, x, 1)
     return where(x != x, x, where(x > 0, -safe * lax.log(safe), where(x == 0, 0, -jnp.inf))).astype(x.dtype)
@@ -304,24 +306,24 @@ _SQRT_PI = math.sqrt(math.pi)
 _hidden("entr", _entr, "-self * log(self), 0 at 0, -inf below.", lambda grad, self: grad * -(lax.log(self) + 1), validate=refusing("entr_cpu", "c"))
 _hidden(
     "erfcx",
-    erfcx,
+    whole.by_c("erfcx")(erfcx),
     "exp(self ** 2) * erfc(self).",
     lambda grad, self, result: grad * (2 * self * result - 2 / _SQRT_PI),
     validate=refusing("erfcx_cpu", "ch"),
 )
-_hidden("i0e", special.i0e, "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",),
+_hidden("i0e", whole.by_c("i0e")(special.i0e), "exp(-abs(self)) * i0(self).", node="SpecialI0EBackward0", keeps=("result",),
         validate=refusing("i0e_cpu", "c"))  # fmt: skip
-_hidden("i1", special.i1, "The modified Bessel function of order 1.", keeps=("result",), validate=refusing("i1_cpu", "c"))
-_hidden("i1e", special.i1e, "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",),
+_hidden("i1", _i1, "The modified Bessel function of order 1.", keeps=("result",), validate=refusing("i1_cpu", "c"))
+_hidden("i1e", whole.by_c("i1e")(special.i1e), "exp(-abs(self)) * i1(self).", node="SpecialI1EBackward0", keeps=("result",),
         validate=refusing("i1e_cpu", "c"))  # fmt: skip
 _hidden(
     "ndtri",
-    special.ndtri,
+    whole.by_c("ndtri")(special.ndtri),
     "The inverse of ndtr.",
     lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
     validate=refusing("ndtri_cpu", "ch"),
 )
-_hidden("log_ndtr", log_ndtr, "log(ndtr(self)), exact for negative numbers.",
+_hidden("log_ndtr", whole.by_c("log_ndtr")(log_ndtr), "log(ndtr(self)), exact for negative numbers.",
         lambda grad, self, result: grad * lax.exp(-self * self / 2 - result) / math.sqrt(2 * math.pi),
         validate=refusing("log_ndtr_cpu", "ch"))  # fmt: skip
 
@@ -350,12 +352,22 @@ def _incomplete(function: Any, x: Any, y: Any, at_zero: int) -> Any:
     return where(inside, function(where(inside, x, one), where(inside, y, one)), outside).astype(x.dtype)
 
 
+@whole.by_c("igamma")
+def _gamma_lower(x: Any, y: Any) -> Any:
+    return _incomplete(special.gammainc, x, y, 0)
+
+
+@whole.by_c("igammac")
+def _gamma_upper(x: Any, y: Any) -> Any:
+    return _incomplete(special.gammaincc, x, y, 1)
+
+
 @op("igamma(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammainc",),
     grads={"self": not_implemented("igamma: input"), "other": _gamma_density})  # fmt: skip
 @kernel("igamma_cpu", "biuc")
 def igamma(x: Any, y: Any) -> Any:
     """The regularized lower incomplete gamma function."""
-    return _incomplete(special.gammainc, x, y, 0)
+    return _gamma_lower(x, y)
 
 
 @op("igammac(Tensor self, Tensor other)", promote="common", inplace=True, aliases=("special_gammaincc",),
@@ -363,7 +375,7 @@ def igamma(x: Any, y: Any) -> Any:
 @kernel("igammac_cpu", "biuc")
 def igammac(x: Any, y: Any) -> Any:
     """The regularized upper incomplete gamma function."""
-    return _incomplete(special.gammaincc, x, y, 1)
+    return _gamma_upper(x, y)
 
 
 def _mvlgamma_grad(grad: Any, self: Any, p: int) -> Any:

@@ -22,7 +22,9 @@ def _erfcx(x: Any) -> Any:
     near = where(far, 1, x)
     y = where(far, x, 10)
     t = 1 / (y * y)
-    series = 1 - t * (0.5 - t * (0.75 - t * (1.875 - t * (6.5625 - t * (29.53125 - t * 162.421875)))))
+    series = 1 - 11.5 * t
+    for k in range(11, 0, -1):
+        series = 1 - (k - 0.5) * t * series
     return where(far, series / (y * math.sqrt(math.pi)), lax.exp(near * near) * lax.erfc(near))
 
 

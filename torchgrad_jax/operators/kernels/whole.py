@@ -12,7 +12,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import where, zeros_like
-from torchgrad_jax.runtime.baseline.inlining import WHOLE
+from torchgrad_jax.runtime.baseline.inlining import BY_C, WHOLE
 
 _REALS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -35,6 +35,33 @@ def of_reals(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             first = arrays[0]
             alike = all([a.dtype == first.dtype and a.shape == first.shape for a in arrays])
             return whole(*arrays) if alike and first.dtype in _REALS else function(*arrays)
+
+        return chosen
+
+    return named
+
+
+def by_c(name: str, tangents: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same of a function that the interpreter has in C (`baseline/special.py`), of arrays of one shape and of numbers.
+
+    tangents: those of the result, of tangents and arguments, where they are not those of what the function says."""
+
+    def named(function: Callable[..., Any]) -> Callable[..., Any]:
+        def said(*arrays: Any) -> Any:
+            return function(*arrays)
+
+        said.__name__ = BY_C + name
+        whole = jax.custom_jvp(said)
+
+        @whole.defjvp
+        def jvp(primals: Any, given: Any) -> Any:
+            return jax.jvp(function, primals, given) if tangents is None else (whole(*primals), tangents(given, primals))
+
+        def chosen(*arrays: Any) -> Any:
+            dtype, shape = arrays[0].dtype, jnp.broadcast_shapes(*[a.shape for a in arrays])
+            if dtype not in _REALS or any([a.dtype != dtype for a in arrays]):
+                return function(*arrays)
+            return whole(*[a if a.shape in ((), shape) else jnp.broadcast_to(a, shape) for a in arrays])
 
         return chosen
 

@@ -18,6 +18,7 @@ from jax.scipy import special
 from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import kernel
+from torchgrad_jax.operators.kernels.whole import by_c
 from torchgrad_jax.operators.special_functions import chebyshev
 from torchgrad_jax.operators.special_functions.chebyshev import series
 
@@ -120,7 +121,7 @@ def _declare(name: str, function: Callable[[Any], Any], doc: str, parameter: str
 
     computed.__doc__ = doc
     op(f"special_{name}(Tensor {parameter})", promote="float", method=False, toplevel=False, differentiable=False)(
-        kernel(f"{name}_cpu", "ch")(computed)
+        kernel(f"{name}_cpu", "ch")(by_c(name)(computed))
     )
 
 

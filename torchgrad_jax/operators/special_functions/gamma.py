@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,16 +14,18 @@ from jax.scipy import special
 
 from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.declaration.refusals import kernel
+from torchgrad_jax.operators.kernels.whole import by_c
+from torchgrad_jax.runtime.native.special import MOST_DERIVED
 
 
-@kernel("digamma", "c")
 @jax.custom_jvp
-def digamma(x: Any) -> Any:
+def _digamma(x: Any) -> Any:
     return where(x == 0, jnp.copysign(jnp.asarray(jnp.inf, x.dtype), -x), lax.digamma(where(x == 0, jnp.ones_like(x), x)))
 
 
 # JAX's own derivative is not exact for negative numbers.
-digamma.__wrapped__.defjvps(lambda tangent, _, x: tangent * polygamma(x, 1))
+_digamma.defjvps(lambda tangent, _, x: tangent * polygamma(x, 1))
+digamma = kernel("digamma", "c")(by_c("digamma", lambda given, at: given[0] * polygamma(at[0], 1))(_digamma))
 
 
 def polygamma(x: Any, n: int) -> Any:
@@ -31,6 +34,10 @@ def polygamma(x: Any, n: int) -> Any:
         return digamma(x)
     if n == 1:
         return _trigamma(x)
+    return by_c(f"polygamma{n}")(partial(_derivative, n=n))(x) if n <= MOST_DERIVED else _derivative(x, n)
+
+
+def _derivative(x: Any, n: int) -> Any:
     sign = 1.0 if n % 2 else -1.0
     below = (x < 0) & (x != jnp.floor(x))
     right = sign * math.factorial(n) * hurwitz_zeta(jnp.full_like(x, n + 1), where(below, 1 - x, x))
@@ -49,6 +56,7 @@ def _cotangent(x: Any, n: int) -> Any:
     return math.pi ** (n + 1) * found
 
 
+@by_c("trigamma")
 def _trigamma(x: Any) -> Any:
     """The derivative of digamma: below 1/2 by its reflection at 1/2."""
     below, infinite = x < 0.5, x == jnp.inf
@@ -58,6 +66,7 @@ def _trigamma(x: Any) -> Any:
     return where(below, math.pi**2 / (sine * sine) - right, right).astype(x.dtype)
 
 
+@by_c("zeta")
 def hurwitz_zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function, infinite at its poles; below 1 it has no value, nor, as in PyTorch, at an infinite q."""
     pole, endless = (q <= 0) & (q == jnp.floor(q)), (x == jnp.inf) & (abs(q) <= 1)

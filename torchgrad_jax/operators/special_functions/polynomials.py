@@ -13,6 +13,7 @@ from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import kernel
 from torchgrad_jax.operators.kernels.loops import while_loop
+from torchgrad_jax.operators.kernels.whole import by_c
 
 
 class Family(NamedTuple):
@@ -60,6 +61,7 @@ def _by_recurrence(family: Family, x: Any, n: Any) -> Any:
 
 def _polynomial(name: str, family: Family, shifted: bool) -> Callable[[Any, Any], Any]:
     @kernel(f"{name}_cpu", "ch")
+    @by_c(name)
     def polynomial(x: Any, n: Any) -> Any:
         x, n = jnp.broadcast_arrays(x, n)
         n = where(abs(n) < 2.0**31, n, -1).astype(np.int64)  # as PyTorch's conversion, NaN is below 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchgrad_jax.runtime._jax_compat import function_of
+from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.convolutions import fits_loops, has_loops
 from torchgrad_jax.runtime.baseline.cost import multiplies_natively
 from torchgrad_jax.runtime.baseline.loops import LOOPS, OTHER_LOOPS
@@ -26,14 +27,20 @@ _CALLS = {
 
 # The names of functions with derivatives of their own that are written out for XLA, and are what their last part says.
 WHOLE = "torchgrad_jax."
+# Of these those that only C has, of arrays of one shape and of numbers: where it is not compiled they are what they say.
+BY_C = WHOLE + "c."
 
 
 def name_of(eqn: Any) -> str:
     """What an equation is found by: its primitive's name, or that of a function that is taken as a whole. That is of operands of one shape: others
     have got a dimension more each, not all at the same place."""
     name = function_of(eqn.params["call_jaxpr"]) if eqn.primitive.name == "custom_jvp_call" else ""
-    whole = name.startswith(WHOLE) and len({v.aval.shape for v in (*eqn.invars, *eqn.outvars)}) == 1
-    return name if whole else eqn.primitive.name
+    if not name.startswith(WHOLE) or (name.startswith(BY_C) and not blocks.by_numbers):
+        return eqn.primitive.name
+    shapes = {v.aval.shape for v in (*eqn.invars, *eqn.outvars)}
+    if name.startswith(BY_C):
+        shapes -= {()} - {eqn.outvars[0].aval.shape}
+    return name if len(shapes) == 1 else eqn.primitive.name
 
 
 def called(eqn: Any) -> tuple[Any, list[Any]] | None:

@@ -14,6 +14,7 @@ from torchgrad_jax.runtime.baseline import blocks, lanes
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import DEAR, IMPORT, SPECIAL, importing, of_function, per_element
 from torchgrad_jax.runtime.baseline.elementwise import of_numbers
+from torchgrad_jax.runtime.baseline.inlining import BY_C, name_of
 from torchgrad_jax.runtime.baseline.rules import Unknown, is_half, rule
 from torchgrad_jax.runtime.native import special as native
 from torchgrad_jax.runtime.native.handlers import special_function
@@ -194,11 +195,51 @@ def _zeta(eqn: Any) -> Any:
     return _elementwise(eqn, zeta)
 
 
-@rule("bessel_i0e", cost=_cost, elementwise=True)
+@rule("bessel_i0e", cost=_cost_by_c, elementwise=True)
 def _bessel_i0e(eqn: Any) -> Any:
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.zeros((), x.dtype), _scipy("i0e")(x)))
+    return _elementwise(eqn, _by_c(native.I0E, lambda x: np.where(np.isinf(x), np.zeros((), x.dtype), _scipy("i0e")(x))))
 
 
-@rule("bessel_i1e", cost=_cost, elementwise=True)
+@rule("bessel_i1e", cost=_cost_by_c, elementwise=True)
 def _bessel_i1e(eqn: Any) -> Any:
-    return _elementwise(eqn, lambda x: np.where(np.isinf(x), np.copysign(np.zeros((), x.dtype), x), _scipy("i1e")(x)))
+    return _elementwise(eqn, _by_c(native.I1E, lambda x: np.where(np.isinf(x), np.copysign(np.zeros((), x.dtype), x), _scipy("i1e")(x))))
+
+
+# ---------------------------------------------------------------------- what operators say in many primitives
+
+_OF_ONE = {
+    "digamma": native.DIGAMMA, "trigamma": native.TRIGAMMA, "entr": native.ENTROPY, "erfcx": native.ERFCX, "log_ndtr": native.LOG_NDTR,
+    "ndtri": native.NDTRI, "i0": native.I0, "i0e": native.I0E, "i1": native.I1, "i1e": native.I1E, "bessel_j0": native.J0, "bessel_j1": native.J1,
+    "bessel_y0": native.Y0, "bessel_y1": native.Y1, "modified_bessel_i0": native.MODIFIED_I0, "modified_bessel_i1": native.MODIFIED_I1,
+    "modified_bessel_k0": native.K0, "modified_bessel_k1": native.K1, "scaled_modified_bessel_k0": native.SCALED_K0,
+    "scaled_modified_bessel_k1": native.SCALED_K1, "airy_ai": native.AIRY, "spherical_bessel_j0": native.SPHERICAL,
+}  # fmt: skip
+_OF_TWO = {"zeta": native.ZETA, "igamma": native.IGAMMA, "igammac": native.IGAMMAC, **native.POLYNOMIALS}
+_DERIVED = {f"polygamma{n}": n for n in range(2, native.MOST_DERIVED + 1)}
+
+
+class _ByC:
+    """A function of arrays of one shape and of numbers, which only C has."""
+
+    __slots__ = ("second", "which")
+
+    def __init__(self, which: int, second: int | None = None) -> None:
+        self.which, self.second = which, second
+
+    def __call__(self, x: Any, y: Any = None) -> Any:
+        if self.second is not None:
+            y = np.array(self.second, x.dtype)
+        elif y is not None and x.shape != y.shape and x.ndim and y.ndim:  # what is repeated is so here
+            x, y = np.broadcast_arrays(x, y)
+        return special_function(contiguous(x), self.which, y if y is None else contiguous(y))
+
+
+_WHOLE = {
+    **{name: _ByC(which) for name, which in (*_OF_ONE.items(), *_OF_TWO.items())},
+    **{name: _ByC(native.POLYGAMMA, n) for name, n in _DERIVED.items()},
+}  # fmt: skip
+
+
+@rule(*[BY_C + name for name in _WHOLE], cost=_cost_by_c, elementwise=True)
+def _whole(eqn: Any) -> Any:
+    return _WHOLE[name_of(eqn).removeprefix(BY_C)]

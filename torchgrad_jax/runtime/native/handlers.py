@@ -188,10 +188,10 @@ def searched(x: Any, sought: Any, right: bool) -> Any:
     return places if ordering.search(x, sought, places, right) else None
 
 
-def special_function(x: Any, which: int) -> Any:
-    """What `special.compute` writes into a new array, None where it cannot. x: contiguous."""
-    out = arrays.empty(x.shape, x.dtype)
-    return out if special.compute(x, out, which) else None
+def special_function(x: Any, which: int, y: Any = None) -> Any:
+    """What `special.compute` writes into a new array, None where it cannot. x, y: contiguous."""
+    out = arrays.empty(x.shape if y is None or x.ndim else y.shape, x.dtype)
+    return out if special.compute(x, y, out, which) else None
 
 
 sharing.heed_forks()
