@@ -16,7 +16,7 @@ from torchgrad_jax.declaration.converting import broadcast_shapes, convert, is_h
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, SAME, op, registry
 from torchgrad_jax.declaration.refusals import NO_COMPLEX32, kernel, no_derivative, not_implemented, refusing
 from torchgrad_jax.operators.kernels import whole
-from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr
+from torchgrad_jax.operators.kernels.gaussian import erfcx, log_ndtr, quantile
 from torchgrad_jax.operators.pointwise import sign
 from torchgrad_jax.operators.reduction import title
 from torchgrad_jax.operators.special_functions.gamma import digamma, hurwitz_zeta, polygamma
@@ -318,7 +318,7 @@ _hidden("i1e", whole.by_c("i1e")(special.i1e), "exp(-abs(self)) * i1(self).", no
         validate=refusing("i1e_cpu", "c"))  # fmt: skip
 _hidden(
     "ndtri",
-    whole.by_c("ndtri")(special.ndtri),
+    whole.by_c("ndtri", lambda given, at: jax.jvp(special.ndtri, at, given)[1])(quantile),
     "The inverse of ndtr.",
     lambda grad, result: grad * lax.exp(result * result / 2) * math.sqrt(2 * math.pi),
     validate=refusing("ndtri_cpu", "ch"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 import jax
@@ -63,7 +64,7 @@ def by_c(name: str, tangents: Any = None) -> Callable[[Callable[..., Any]], Call
                 return function(*arrays)
             return whole(*[a if a.shape in ((), shape) else jnp.broadcast_to(a, shape) for a in arrays])
 
-        return chosen
+        return update_wrapper(chosen, function, updated=())
 
     return named
 
