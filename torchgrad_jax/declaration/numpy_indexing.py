@@ -18,7 +18,7 @@ from torchgrad_jax.runtime.baseline.carrying import Taken
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import LAST, LEAST, MOST, SUM, along, are_beside
-from torchgrad_jax.runtime.native.handlers import are_within, losses_of_classes, ordered, searched
+from torchgrad_jax.runtime.native.handlers import are_within, ordered, searched
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -262,6 +262,18 @@ index_select, index_select_checked = reading(_rows, _rows_shape), reading(_rows,
 gather, gather_checked = reading(picked_along, _along_shape), reading(picked_along, _along_shape, _inside, _outside_along, clipped_along)
 
 
+_FLAT: dict[str, Any] = {
+    "read": lambda x, index: x.reshape(-1).take(index),
+    "shape_of": lambda x, index: index.shape if index.dtype.kind == "i" else None,
+}
+take = reading(**_FLAT)
+take_checked = reading(
+    **_FLAT, inside=lambda x, index: in_range(index, x.size, -x.size),
+    outcome=lambda x, index: _outcome(index[(index < -x.size) | (index >= x.size)], x.size, 0),
+    clipped=lambda x, index: (x, np.clip(index, -x.size, x.size - 1)),
+)  # fmt: skip
+
+
 # ---------------------------------------------------------------------- added along one dimension
 
 
@@ -401,96 +413,6 @@ def _added_rows_result(grad: Array, weight: Aval, indices: Array, padding_idx: i
 embedding_vjp = Forms(added_rows, _added_rows_result, True)
 embedding = reading(_embedded, _embedded_shape)
 embedding_checked = reading(_embedded, _embedded_shape, _are_rows, _no_row, _rows_clipped)
-
-
-# ---------------------------------------------------------------------- the negative log likelihood
-
-
-def _likelihood(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
-    found = _by_loop(x, target, ignore_index, reduction)
-    return _one_by_one(x, target, ignore_index, reduction) if found is None else found
-
-
-def _likelihood_checked(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> tuple[Array, Array]:
-    found = _by_loop(x, target, ignore_index, reduction)  # which knows classes from other numbers
-    return _LIKELIHOOD.function(x, target, weight, ignore_index, reduction=reduction) if found is None else (found, RIGHT)
-
-
-def _by_loop(x: Array, target: Array, ignore_index: Any, reduction: str) -> Array | None:
-    """The losses by a loop of C's; None where there is none, or one of the targets is no class."""
-    if not (x.flags.c_contiguous and target.flags.c_contiguous):
-        return None
-    losses, count = losses_of_classes(x, target, int(ignore_index))
-    return None if count < 0 else _reduced(losses, count, reduction)
-
-
-def _one_by_one(x: Array, target: Array, ignore_index: Any, reduction: str) -> Array:
-    kept = target != ignore_index
-    count = np.count_nonzero(kept)
-    whole = count == target.size
-    places = target if whole else np.where(kept, target, 0)
-    losses = x.reshape(-1).take(places + _starts_of_rows(*x.shape))
-    np.negative(losses, losses)
-    if not whole:
-        losses[~kept] = 0
-    return _reduced(losses, count, reduction)
-
-
-def _reduced(losses: Array, count: Any, reduction: str) -> Array:
-    if reduction == "none":
-        return losses
-    dtype = losses.dtype.type
-    total = np.add.reduce(losses, initial=dtype(0))
-    return np.asarray(total if reduction == "sum" else total / dtype(count) if count else dtype(np.nan))
-
-
-@lru_cache(1024)
-def _starts_of_rows(rows: int, columns: int) -> Array:
-    return np.arange(rows) * columns
-
-
-def _likelihood_shape(x: Array, target: Array, weight: Array | None, ignore_index: Any, reduction: str) -> Shape | None:
-    fits = weight is None and x.ndim == 2 and x.dtype.char in "fd" and target.dtype == np.int64
-    return None if not fits else target.shape if reduction == "none" else ()
-
-
-def _are_classes(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> bool:
-    return in_range(target, x.shape[1]) or in_range(target[target != ignore_index], x.shape[1])
-
-
-def _no_class(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> Array:
-    return np.array([1, target[((target < 0) | (target >= x.shape[1])) & (target != ignore_index)][0]], np.int64)
-
-
-def _classes_clipped(x: Array, target: Array, weight: None, ignore_index: Any, reduction: str) -> tuple[Any, ...]:
-    return x, np.where(target == ignore_index, target, np.clip(target, 0, x.shape[1] - 1)), weight, ignore_index
-
-
-nll_loss = reading(_likelihood, _likelihood_shape, picks=False)
-_LIKELIHOOD = reading(_likelihood, _likelihood_shape, _are_classes, _no_class, _classes_clipped, False)
-nll_loss_checked = _LIKELIHOOD._replace(function=_likelihood_checked)
-
-
-def _likelihood_grad(grad: Array, aval: Aval, x: Array, target: Array, ignore_index: Any, reduction: str) -> Array:
-    found = np.zeros(x.shape, x.dtype)
-    kept = target != ignore_index
-    count = np.count_nonzero(kept)
-    if reduction == "mean":
-        grad = np.true_divide(grad, x.dtype.type(count))
-    if count == target.size and in_range(target, x.shape[1]):
-        found.reshape(-1)[target + _starts_of_rows(*x.shape)] = -grad
-        return found
-    kept &= (target >= 0) & (target < x.shape[1])  # of others the checked twin tells
-    found.reshape(-1)[(target + _starts_of_rows(*x.shape))[kept]] = -(grad[kept] if reduction == "none" else grad)
-    return found
-
-
-def _likelihood_grad_result(grad: Array, aval: Aval, x: Array, target: Array, *others: Any, reduction: str) -> Array | None:
-    fits = len(others) == 1 and x.size and _likelihood_shape(x, target, None, others[0], reduction) is not None  # else there are weights
-    return stand_in(x.shape, x.dtype) if fits else None
-
-
-nll_loss_vjp = Forms(_likelihood_grad, _likelihood_grad_result, True)
 
 
 # ---------------------------------------------------------------------- order

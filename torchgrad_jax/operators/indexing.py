@@ -514,7 +514,9 @@ def scatter_reduced(x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
 # ---------------------------------------------------------------------- elements in order
 
 
-@_indexed("take(Tensor self, Tensor index)", outside_elements, True, linear=("self",), keeps=("self",))
+@_indexed(
+    "take(Tensor self, Tensor index)", outside_elements, True, (numpy_indexing.take, numpy_indexing.take_checked), linear=("self",), keeps=("self",)
+)
 def take(x: Any, index: Any) -> Any:
     """Elements of the flattened tensor."""
     return _taken(x, index)

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_indexing, numpy_losses, promotion
+from torchgrad_jax.declaration import dtypes, numpy_losses, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes, where, wide
 from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing, unsupported
@@ -296,10 +296,10 @@ def _declare_nll() -> None:
         common: dict[str, Any] = dict(
             node=node, constants={"weight": f"{name}_forward"}, method=False, toplevel=False, validate=_nll_types, grads={"self": _nll_grad}
         )  # fmt: skip
-        forms = (numpy_indexing.nll_loss, numpy_indexing.nll_loss_checked) if name == "nll_loss" else (None, None)
-        common["numpy_vjp"] = numpy_indexing.nll_loss_vjp if name == "nll_loss" else None
-        op(f"_{name}{schema}", numpy=forms[0], **common)(_nll)
-        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), numpy=forms[1], **common)(_checked_nll)
+        common["numpy_vjp"] = numpy_losses.nll_loss_vjp
+        op(f"_{name}{schema}", numpy=numpy_losses.nll_loss, **common)(_nll)
+        op(f"_{name}_checked{schema}", check=lambda t: IndexError(f"Target {t} is out of bounds."), numpy=numpy_losses.nll_loss_checked,
+           **common)(_checked_nll)  # fmt: skip
 
 
 _declare_nll()
@@ -332,7 +332,7 @@ def _margin_types(x: Aval, target: Aval, weight: Aval | None, **_: Any) -> None:
 @op("multi_margin_loss(Tensor self, Tensor target, Tensor? weight, number p, number margin, str reduction)", method=False, toplevel=False,
     validate=_margin_types,
     edges=("self",), constants={"weight": "multi_margin_loss"}, check=lambda _: RuntimeError("target out of range"),
-    attributes="p margin weight reduction")  # fmt: skip
+    attributes="p margin weight reduction", numpy=numpy_losses.multi_margin_loss, numpy_vjp=numpy_losses.multi_margin_vjp)  # fmt: skip
 def multi_margin_loss(x: Any, target: Any, weight: Any, p: float, margin: float, reduction: str) -> Any:
     """The mean over classes of max(0, margin - x[target] + x[i]) ** p."""
     return reduce(_margin_terms(x, target, weight, p, margin), reduction), first_outside(target, 0, x.shape[-1] if x.ndim else 1)
@@ -346,7 +346,8 @@ def _multilabel_types(x: Aval, target: Aval, **_: Any) -> None:
 
 
 @op("multilabel_margin_loss(Tensor self, Tensor target, str reduction)", method=False, toplevel=False, validate=_multilabel_types,
-    check=lambda _: RuntimeError("argument #2 'target' is out of range"), attributes="reduction")  # fmt: skip
+    check=lambda _: RuntimeError("argument #2 'target' is out of range"), attributes="reduction",
+    numpy=numpy_losses.multilabel_margin_loss, numpy_vjp=numpy_losses.multilabel_margin_vjp)  # fmt: skip
 def multilabel_margin_loss(x: Any, target: Any, reduction: str) -> Any:
     """The mean over classes of max(0, 1 - x[target] + x[i]) for all targets before the first -1 and all i that are none."""
     x, target = jnp.atleast_1d(x), jnp.atleast_1d(target)

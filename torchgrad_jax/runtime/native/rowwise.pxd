@@ -317,23 +317,27 @@ cdef extern from *:
         tj_by_rows(0, &r, how);
         Py_END_ALLOW_THREADS
     }
-    /* Minus the element of each row at its class, 0 where that is to be ignored. How many are not; -1 where one is no class. */
-    #define TJ_OF_CLASSES(letter, type)                                                                                                           \
-    static int64_t tj_classes_##letter(const type* x, const int64_t* classes, type* out, int64_t rows, int64_t n, int64_t ignored) {              \
-        int64_t i, kept = 0;                                                                                                                      \
-        for (i = 0; i < rows; i++) {                                                                                                              \
-            int64_t c = classes[i];                                                                                                               \
-            if (c != ignored && (uint64_t)c >= (uint64_t)n) { return -1; }                                                                        \
-            out[i] = c == ignored ? 0 : -x[i * n + c];                                                                                            \
-            kept += c != ignored;                                                                                                                 \
-        }                                                                                                                                         \
-        return kept;                                                                                                                              \
+    /* Minus the element of each row at its class, 0 where that is to be ignored: of rows that lie beside one another, `inner` at a time. How many are
+       not; -1 where one is no class. */
+    #define TJ_OF_CLASSES(letter, type)                                                                                                           \\
+    static int64_t tj_classes_##letter(const type* x, const int64_t* classes, type* out, int64_t outer, int64_t n, int64_t inner,                 \\
+                                       int64_t ignored) {                                                                                         \\
+        int64_t i, j, kept = 0;                                                                                                                   \\
+        for (i = 0; i < outer; i++, x += n * inner, classes += inner, out += inner) {                                                             \\
+            for (j = 0; j < inner; j++) {                                                                                                         \\
+                int64_t c = classes[j];                                                                                                           \\
+                if (c != ignored && (uint64_t)c >= (uint64_t)n) { return -1; }                                                                    \\
+                out[j] = c == ignored ? 0 : -x[c * inner + j];                                                                                    \\
+                kept += c != ignored;                                                                                                             \\
+            }                                                                                                                                     \\
+        }                                                                                                                                         \\
+        return kept;                                                                                                                              \\
     }
     TJ_OF_CLASSES(f, float)
     TJ_OF_CLASSES(d, double)
     """
-    int64_t tj_classes_f(const float* x, const int64_t* classes, float* out, int64_t rows, int64_t n, int64_t ignored) noexcept
-    int64_t tj_classes_d(const double* x, const int64_t* classes, double* out, int64_t rows, int64_t n, int64_t ignored) noexcept
+    int64_t tj_classes_f(const float* x, const int64_t* classes, float* out, int64_t outer, int64_t n, int64_t inner, int64_t ignored) noexcept
+    int64_t tj_classes_d(const double* x, const int64_t* classes, double* out, int64_t outer, int64_t n, int64_t inner, int64_t ignored) noexcept
     void* tj_row_handler(int minor) noexcept
     void tj_by_rows_here(Py_buffer* arrays, int given, int made) noexcept
 
@@ -353,19 +357,20 @@ cdef inline bint by_rows(object given, object made, object how) except *:
         let_go(&arrays)
 
 
-# x: (rows, n) of float32 or float64; classes: (rows,) of int64; losses: as many as rows, of x's dtype. All in row-major order.
+# x: (rows, n, ...) of float32 or float64; classes: (rows, ...) of int64; losses: as many, of x's dtype. All in row-major order.
 cdef inline int64_t of_classes(object x, object classes, object losses, int64_t ignored) except -2:
     cdef Py_buffer given, places, made
-    cdef int64_t kept = -1
+    cdef int64_t kept = -1, inner
     arrays.view(x, &given, PyBUF_C_CONTIGUOUS)
     try:
         arrays.view(classes, &places, PyBUF_C_CONTIGUOUS)
         try:
             arrays.view(losses, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+            inner = places.len // 8 // places.shape[0]
             if given.itemsize == 4:
-                kept = tj_classes_f(<float*>given.buf, <int64_t*>places.buf, <float*>made.buf, places.shape[0], given.shape[1], ignored)
+                kept = tj_classes_f(<float*>given.buf, <int64_t*>places.buf, <float*>made.buf, places.shape[0], given.shape[1], inner, ignored)
             else:
-                kept = tj_classes_d(<double*>given.buf, <int64_t*>places.buf, <double*>made.buf, places.shape[0], given.shape[1], ignored)
+                kept = tj_classes_d(<double*>given.buf, <int64_t*>places.buf, <double*>made.buf, places.shape[0], given.shape[1], inner, ignored)
             PyBuffer_Release(&made)
         finally:
             PyBuffer_Release(&places)

@@ -19,6 +19,6 @@ def by_rows(given: Sequence[Any], made: Sequence[Any], how: Any) -> bool:
 
 
 def of_classes(x: Any, classes: Any, losses: Any, ignored: int) -> int:
-    """Write minus the element of each row at its class, 0 where that is `ignored`. x: (rows, n), float32 or float64; classes: int64; all row-major.
-    Returns how many are not ignored, -1 where one is no class or there is no such function."""
+    """Write minus the element of each row at its class, 0 where that is `ignored`. x: (rows, n, ...), float32 or float64; classes: (rows, ...),
+    int64; all row-major. Returns how many are not ignored, -1 where one is no class or there is no such function."""
     return -1
