@@ -98,6 +98,7 @@ _ALONG = [
 _NOT_ALONG = [(S(3, 4), 1, Places((3, 6), 0, 5)), (S(3, 4), 0, Places((2, 3), -1, 3))]
 _TABLE = [(S(5, 3), Places((2, 4), 0, 5), -1, False), (S(5), Places((4,), 0, 5), 0, True), (S(5, 3), Places((), 0, 5, np.int32), -1, False)]
 _NO_TABLE = [(S(5, 3), Places((2, 4), 0, 6), -1, False), (S(5, 3), Places((2, 4), -2, 5), -1, False)]
+_TAKEN = [(S(3, 4), Places((5,), -12, 12)), (S(5), Places((2, 3), 0, 5, np.int32)), (S(2, 3, 4), Places((), -24, 24)), (S(), Places((2,), -1, 1))]
 _ADDED = [
     (S(3, 4), 0, Places((5,), 0, 3), S(5, 4), 1), (S(6), 0, Places((9,), 0, 6), S(9), 0.5),
     (S(3, 2, 2), 0, Places((4,), 0, 3, np.int32), S(4, 2, 2), 2),
@@ -194,6 +195,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "diagonal_scatter": [(S(3, 4), S(3), 0, 0, 1), (S(2, 3, 4), S(3, 2), 2, 0, 2), (S(3, 4), S(0), 7, 0, 1)],
     "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, 1), [Places((5,), 0, 3), Places((5,), 0, 4)], (3, 4))],
     "index_select": _ROWS, "index_select_checked": [*_ROWS, *_NO_ROWS], "gather": _ALONG, "gather_checked": [*_ALONG, *_NOT_ALONG],
+    "take": _TAKEN, "take_checked": [*_TAKEN, (S(3, 4), Places((5,), 0, 13)), (S(3, 4), Places((5,), -13, 12))],
     "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED, "_nll_loss": _CLASSES,
     "_searchsorted": _SEARCHED, "trace": _TRACE,
     "_nll_loss_checked": [*_CLASSES, *_NO_CLASSES], "index_put": _PUT,
@@ -215,8 +217,9 @@ _SORTED = {"sort", "sort_stable", "argsort", "topk"}
 _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
 _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
-# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py.
-_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
+# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py, test_statistics_at_once.py.
+_STATISTICS = {"_quantile", "_vander", "_histogramdd", "_nll_loss2d", "_nll_loss2d_checked", "multi_margin_loss", "multilabel_margin_loss"}
+_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *_STATISTICS, *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
 # test_numpy_placing.py.
 PLACED = {
     f"{name}{twin}"

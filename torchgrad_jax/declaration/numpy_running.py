@@ -254,3 +254,35 @@ def _place(kind: str) -> Forms:
 
 
 argmax, argmin = _place("max"), _place("min")
+
+
+# ---------------------------------------------------------------------- powers
+
+
+# So many powers are made one by one.
+_FEW_POWERS = 32
+
+
+def _powers(x: Array, count: int, increasing: bool) -> Array:
+    """The powers 0, 1 ... of each element, which are multiplied as `cumprod` does."""
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.int64)
+    found = np.empty((*x.shape, count), dtype)
+    into = found if increasing else found[..., ::-1]
+    into[..., :1] = 1
+    factor = x.astype(ACCUMULATORS.get(dtype.name, dtype), copy=False)
+    if count > _FEW_POWERS:
+        factors = np.broadcast_to(factor[..., None], (*x.shape, count - 1))
+        into[..., 1:] = np.multiply.accumulate(factors, -1)
+        return found
+    power: Any = factor
+    for k in range(1, count):
+        power = power * factor if k > 1 else power
+        into[..., k] = power
+    return found
+
+
+def _powers_result(x: Array, count: int, increasing: bool) -> Array | None:
+    return stand_in((*x.shape, count), x.dtype if x.dtype.kind == "f" else np.dtype(np.int64)) if x.size and x.dtype.char in "fdil" else None
+
+
+vander = Forms(_powers, _powers_result, True)

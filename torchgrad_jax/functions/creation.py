@@ -76,6 +76,12 @@ def from_data(data: Any, dtype: dtypes.dtype | None, where: Any) -> Value:
     return constant(array, aval_of(array.shape, array.dtype, as_device(where)))
 
 
+def holding(array: np.ndarray, like: Tensor) -> Tensor:
+    """A tensor without history, where `like` is, of an array that nobody else writes to."""
+    array = array if array.flags.c_contiguous and array.base is None else np.array(array, order="C")
+    return created(constant(array, aval_of(array.shape, array.dtype, like._aval.device)))
+
+
 def checked_dtype(name: str, dtype: Any) -> dtypes.dtype:
     if isinstance(dtype, dtypes.dtype):
         return dtype

@@ -17,18 +17,18 @@ from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.called import unary
 from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.level import by_parts
-from torchgrad_jax.core.made import created
 from torchgrad_jax.core.replacing import static_op
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.core.writing import apply_inplace
-from torchgrad_jax.declaration import dtypes, promotion  # noqa: F401 - declare operators
+from torchgrad_jax.declaration import dtypes, numpy_placing, promotion  # noqa: F401 - declare operators
 from torchgrad_jax.declaration.operator import ARRAY, NUMBERS, Static
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.declaration.schema import real_number
-from torchgrad_jax.functions.creation import from_data, zeros_like
+from torchgrad_jax.functions.creation import holding, zeros_like
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import narrow
 from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.kernels.distinct import distinct, distinct_slices, without_repetitions
 from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.user_code import warn_user
 
@@ -365,18 +365,24 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: An
     first = "linspace_cpu" if input._aval.dtype == np.bool_ else "aminmax_cpu" if min == max and input._aval.size else "histogram_cpu"
     refusing("histogram_cpu" if input._aval.dtype.kind in "iu" else first, "biuc")(input._aval)
     if per_thread.recorder.level is None and isinstance(min, NUMBERS) and isinstance(max, NUMBERS):
-        _check_range(input, min, max)
+        own = min == max
+        min, max = _checked_range(input, min, max)
+        if own and min != max and out is None and input._aval.dtype.char in "fd" and not per_thread.recorder.rare:  # the elements were looked at
+            values = np.asarray(input._concrete())
+            limits = [values.dtype.type(limit) for limit in (min, max)]
+            return holding(numpy_placing.histc.function(values, *limits, bins), input)
     return with_out("histc", out, apply(registry["_histc"].bind((ARRAY, Static(bins), ARRAY, ARRAY)), (input, min, max)))
 
 
-def _check_range(input: Tensor, low: Any, high: Any) -> None:
-    """RuntimeError where the limits are not finite. Looks at the values if they are the elements' own."""
+def _checked_range(input: Tensor, low: Any, high: Any) -> tuple[Any, Any]:
+    """The limits. RuntimeError where they are not finite. Looks at the values if they are the elements' own."""
     if low == high and input._aval.size and input._content().readable:
         values = np.asarray(input._concrete())
-        low, high = float(values.min()), float(values.max())
+        low, high = np.minimum.reduce(values, None).item(), np.maximum.reduce(values, None).item()
     if not (math.isfinite(low) and math.isfinite(high)):
-        shown = ["-nan" if n != n else f"{n:g}" for n in (low, high)]
+        shown = ["-nan" if n != n else f"{n:g}" for n in map(float, (low, high))]
         raise RuntimeError(f"torch.histc: range of [{shown[0]}, {shown[1]}] is not finite")
+    return low, high
 
 
 @public("torch", "torch.Tensor")
@@ -413,13 +419,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 # ---------------------------------------------------------------------- distinct elements
 
 
-def _device_tensor(array: np.ndarray, like: Tensor) -> Tensor:
-    return created(from_data(np.ascontiguousarray(array).reshape(array.shape), None, like.device))
-
-
 def _found(values: np.ndarray, input: Tensor, name: str) -> Tensor:
     """The distinct elements. As in PyTorch they need a gradient where `input` does, but have no derivative."""
-    made = _device_tensor(values, input)
+    made = holding(values, input)
     return apply(registry["_distinct"].bind((ARRAY, ARRAY, Static(name))), (input, made)) if input.requires_grad else made
 
 
@@ -428,9 +430,9 @@ def _selected(found: tuple[Any, Any, Any], input: Tensor, name: str, return_inve
     values, inverse, counts = found
     made = [_found(values, input, name)]
     if return_inverse:
-        made.append(_device_tensor(inverse.astype(np.int64, copy=False), input))
+        made.append(holding(inverse, input))
     if return_counts:
-        made.append(_device_tensor(counts.astype(np.int64, copy=False), input))
+        made.append(holding(counts, input))
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -444,29 +446,8 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete("_unique2" if dim is None else "unique_dim"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
-    if axis is None:
-        found = _distinct(array, return_inverse, return_counts)
-    else:
-        values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
-        found = values, inverse.reshape(-1), counts
+    found = distinct(array, return_inverse, return_counts) if axis is None else distinct_slices(array, axis)
     return _selected(found, input, "_unique2" if dim is None else "unique_dim", return_inverse, return_counts)
-
-
-def _distinct(array: np.ndarray, inverse: bool, counts: bool) -> tuple[Any, Any, Any]:
-    """The distinct elements in order, and where asked the place of each element among them and how often each is there."""
-    flat = array.reshape(-1)
-    order = flat.argsort(kind="stable") if inverse else None
-    ranked = np.sort(flat) if order is None else flat[order]
-    first = np.ones(len(flat), bool)
-    np.not_equal(ranked[1:], ranked[:-1], out=first[1:])
-    places = lengths = None
-    if order is not None:
-        places = np.empty(len(flat), np.int64)
-        places[order] = np.cumsum(first) - 1
-        places = places.reshape(array.shape)
-    if counts:
-        lengths = np.diff(np.flatnonzero(first), append=len(flat))
-    return ranked[first], places, lengths
 
 
 @public("torch", "torch.Tensor")
@@ -476,13 +457,5 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     refusing("unique" if dim is None else "unique_dim", "c")(input._aval)
     array = np.asarray(input._concrete("unique_consecutive"))
     axis = None if dim is None else wrap_dim(dim, array.ndim)
-    rows = array.reshape(-1) if axis is None else np.moveaxis(array, axis, 0)
-    n = len(rows)
-    starts = np.ones(n, bool)
-    if n > 1:
-        starts[1:] = (rows[1:] != rows[:-1]).reshape(n - 1, -1).any(1)
-    inverse = np.cumsum(starts) - 1
-    counts = np.bincount(inverse) if n else np.zeros(0)
-    values = rows[starts] if axis is None else np.moveaxis(rows[starts], 0, axis)
-    found = values, inverse.reshape(array.shape if axis is None else -1), counts
+    found = without_repetitions(array, axis, return_inverse)
     return _selected(found, input, "unique_consecutive", return_inverse, return_counts)

@@ -11,18 +11,24 @@ import numpy as np
 
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.calling.return_types import return_type
+from torchgrad_jax.core.dispatch import apply
 from torchgrad_jax.core.tensor import Tensor, wrap_dim
 from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.functions.arithmetic import clamp_parts, lerp
 from torchgrad_jax.functions.conversion import cast
-from torchgrad_jax.functions.creation import full_like, linspace
-from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.functions.creation import full_like, holding, linspace
+from torchgrad_jax.functions.gathering import call, nobody_asks
 from torchgrad_jax.functions.overloads import matmul, with_number
 from torchgrad_jax.functions.reductions import diff, sort, sum_
 from torchgrad_jax.functions.shaping import cat
 from torchgrad_jax.functions.views import conj, diagonal, expand, flatten, narrow, real, reshape, select, squeeze, t, transpose, unsqueeze, view
+from torchgrad_jax.operators import registry
+from torchgrad_jax.operators.kernels import numpy_counting
+from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
@@ -34,7 +40,8 @@ def _quantile(name: str) -> Callable[..., Tensor]:
     def function(input: Tensor, q: Any, dim: Any = None, keepdim: bool = False, *, interpolation: str = "linear", out: Any = None) -> Tensor:
         _check_quantile(name, input, q, interpolation)
         axis = None if dim is None else wrap_dim(dim, input._aval.ndim)
-        return with_out(name, out, _quantiles(input, q, axis, keepdim, interpolation, name == "nanquantile"))
+        found = (_recorded if nobody_asks(input, q) else _quantiles)(input, q, axis, keepdim, interpolation, name == "nanquantile")
+        return with_out(name, out, found)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The `q`-th quantiles along `dim` (all elements where None). `q` is a number, or a vector: its dimension comes first."
@@ -58,6 +65,18 @@ def _check_quantile(name: str, input: Tensor, q: Any, interpolation: str) -> Non
         raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {float(q):g}")
     if interpolation not in INTERPOLATIONS:
         raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+
+
+def _at_once(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Tensor:
+    layout = ARRAY, ARRAY, Static(dim if input._aval.ndim else None), Static(keepdim), Static(interpolation), Static(ignore_nan)
+    return apply(registry["_quantile"].bind(layout), (input, q))
+
+
+_of_number = recalling(_at_once)
+
+
+def _recorded(input: Tensor, q: Any, *how: Any) -> Tensor:
+    return _at_once(input, q, *how) if isinstance(q, Tensor) else _of_number(input, float(q), *how)
 
 
 def _quantiles(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Tensor:
@@ -272,6 +291,8 @@ def _histogram(count: int, points: Tensor, bins: list[Any], limits: Any, weight:
                 "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
                 f"input({points.dtype.word}), and weight({weight.dtype.word})"
             )
+    if limits is None and weight is None and not density and not isinstance(bins[0], Tensor) and _is_read(points):
+        return _read(points, np.asarray(points._concrete()), bins)
     edges = [_given_edges(i, b, points) for i, b in enumerate(bins)] if isinstance(bins[0], Tensor) else _equal_edges(count, points, bins, limits)
     counts: Any = call("_histogramdd", points, weight, edges)
     if density:
@@ -279,6 +300,31 @@ def _histogram(count: int, points: Tensor, bins: list[Any], limits: Any, weight:
         for i, e in enumerate(edges):
             counts = counts / reshape(diff(e), [-1 if d == i else 1 for d in range(count)])
     return counts, edges
+
+
+def _is_read(points: Tensor) -> bool:
+    """Whether the elements are looked at anyway, and nobody asks what becomes of them but the caller."""
+    return points._aval.size > 0 and points._aval.dtype.char in "fd" and nobody_asks(points)
+
+
+def _read(points: Tensor, values: np.ndarray, bins: list[Any]) -> tuple[Tensor, list[Tensor]]:
+    columns = np.ascontiguousarray(values.T)
+    low, high = np.minimum.reduce(columns, 1).tolist(), np.maximum.reduce(columns, 1).tolist()
+    limits = _checked_limits(low, high, bins)
+    edges = [evenly_spaced(a, b, n + 1, values.dtype) for (a, b), n in zip(limits, bins, strict=True)]
+    return holding(numpy_counting.counted(columns, None, edges, True), points), [holding(e, points) for e in edges]
+
+
+def _checked_limits(low: list[float], high: list[float], bins: list[Any]) -> list[tuple[float, float]]:
+    found = []
+    for dim, (a, b, n) in enumerate(zip(low, high, bins, strict=True)):
+        _check_bins(n, dim)
+        if not (math.isfinite(a) and math.isfinite(b)):
+            raise RuntimeError(f"torch.histogramdd: dimension {dim}'s range [{a:g}, {b:g}] is not finite")
+        if a > b:
+            raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {a:g} max {b:g} for dimension {dim}")
+        found.append((a - 0.5, b + 0.5) if a == b else (a, b))
+    return found
 
 
 def _given_edges(dim: int, edges: Tensor, points: Tensor) -> Tensor:
@@ -314,15 +360,7 @@ def _equal_edges(count: int, points: Tensor, bins: list[Any], limits: Any) -> li
     else:
         found: Any = points.detach()
         low, high = found.amin(0).tolist(), found.amax(0).tolist()
-    made = []
-    for dim, (a, b, n) in enumerate(zip(low, high, bins, strict=True)):
-        if not (math.isfinite(a) and math.isfinite(b)):
-            raise RuntimeError(f"torch.histogramdd: dimension {dim}'s range [{a:g}, {b:g}] is not finite")
-        if a > b:
-            raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {a:g} max {b:g} for dimension {dim}")
-        a, b = (a - 0.5, b + 0.5) if a == b else (a, b)
-        made.append(linspace(a, b, n + 1, dtype=points.dtype, device=points.device))
-    return made
+    return [linspace(a, b, n + 1, dtype=points.dtype, device=points.device) for (a, b), n in zip(_checked_limits(low, high, bins), bins, strict=True)]
 
 
 # ---------------------------------------------------------------------- differences

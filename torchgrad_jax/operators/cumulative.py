@@ -295,3 +295,14 @@ def _declare_extreme(name: str, at_least: Any) -> None:
 
 _declare_extreme("cummax", lax.ge)
 _declare_extreme("cummin", lax.le)
+
+
+@op("_vander(Tensor self, int count, bool increasing)", differentiable=False, method=False, toplevel=False, numpy=numpy_running.vander)
+def vander(x: Any, count: int, increasing: bool) -> Any:
+    """The powers 0 ... `count` - 1 of each element along a new last dimension, or from the last one down."""
+    dtype = x.dtype if dtypes.is_float(np.dtype(x.dtype)) else np.dtype(np.int64)
+    made = jnp.ones((*x.shape, min(count, 1)), dtype)
+    if count > 1:
+        factors = jnp.broadcast_to(x.astype(dtype)[..., None], (*x.shape, count - 1))
+        made = jnp.concatenate([made, _running_product(factors, x.ndim)], -1)
+    return made if increasing else lax.rev(made, (x.ndim,))

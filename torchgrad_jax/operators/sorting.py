@@ -14,7 +14,7 @@ from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
 from torchgrad_jax.operators.extreme import at_place
-from torchgrad_jax.operators.kernels import along, loops
+from torchgrad_jax.operators.kernels import along, loops, numpy_counting
 from torchgrad_jax.operators.reduction import wrap_one
 from torchgrad_jax.runtime._jax_compat import has_x64
 from torchgrad_jax.runtime.baseline.loops import AT_PLACE, MEDIAN, MEDIAN_OF_NUMBERS
@@ -260,6 +260,30 @@ def mode(x: Any, dim: int, keepdim: bool) -> Any:
     return _one_of_order(x, lax.expand_dims(lax.argmax(length, dim, np.int64), (dim,)), dim, keepdim, order)
 
 
+@op("_quantile(Tensor self, Tensor|Scalar q, int? dim, bool keepdim, str interpolation, bool ignore_nan)", differentiable=False, method=False,
+    toplevel=False, numpy=numpy_counting.quantile)  # fmt: skip
+def quantile(x: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Any:
+    """The quantiles of all elements, or along `dim`; those of a vector `q` lie along the first dimension."""
+    shape, vector = numpy_counting.shape_of_quantiles(x.shape, q.shape, dim, keepdim), q.ndim > 0
+    rows = x.reshape(-1) if dim is None or not x.ndim else jnp.moveaxis(x, dim, -1)
+    values, q = lax.sort(rows), jnp.atleast_1d(q.astype(x.dtype))
+    last, nans = values.shape[-1] - 1, jnp.sum((values != values).astype(np.int64), -1, keepdims=True)
+    if ignore_nan:
+        rank = jnp.maximum(q * (last - nans).astype(x.dtype), 0)
+    else:
+        rank = where(nans > 0, jnp.asarray(last, x.dtype), q * jnp.asarray(last, x.dtype))
+    if interpolation in ("lower", "higher", "nearest"):
+        rank = {"lower": jnp.floor, "higher": jnp.ceil, "nearest": jnp.round}[interpolation](rank)
+    below = rank.astype(np.int64)
+    made = take_along(values, below, values.ndim - 1)
+    if interpolation in ("linear", "midpoint"):
+        weight = jnp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below.astype(x.dtype)
+        above = take_along(values, jnp.ceil(rank).astype(np.int64), values.ndim - 1)
+        way = above - made
+        made = where(weight < 0.5, made + weight * way, above - way * (1 - weight))
+    return (jnp.moveaxis(made, -1, 0) if vector else made).reshape(shape)
+
+
 # ---------------------------------------------------------------------- search and counting
 
 
@@ -336,7 +360,7 @@ def distinct(x: Any, values: Any, name: str) -> Any:
 
 
 @op("_histogramdd(Tensor self, Tensor? weight, Tensor[] edges)", method=False, toplevel=False, node=NOT_IMPLEMENTED,
-    grads={"self": no_derivative("histogram")})  # fmt: skip
+    grads={"self": no_derivative("histogram")}, numpy=numpy_counting.histogramdd)  # fmt: skip
 def histogramdd(x: Any, weight: Any, edges: Any) -> Any:
     """How many rows of `self` are in each cell between the edges, of which there is one tensor for each column; the sum of their weights where there
     are some. The last edge of a column belongs to its last cell; NaN is in none."""

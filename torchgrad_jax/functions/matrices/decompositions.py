@@ -11,6 +11,7 @@ import numpy as np
 from torchgrad_jax.calling.generate import function_of
 from torchgrad_jax.calling.out import with_out
 from torchgrad_jax.calling.public import public
+from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.core.duals import followed
 from torchgrad_jax.core.level import in_transform
@@ -20,7 +21,7 @@ from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.declaration.converting import broadcast_shapes
 from torchgrad_jax.functions import overloads, views
 from torchgrad_jax.functions.creation import from_data
-from torchgrad_jax.functions.gathering import call
+from torchgrad_jax.functions.gathering import call, nobody_asks
 from torchgrad_jax.functions.indexing import copy_
 from torchgrad_jax.functions.matrices.phases import of_eigenvectors, of_singular_vectors
 from torchgrad_jax.functions.shaping import flip
@@ -453,6 +454,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     return with_out("linalg_lstsq", out, _LSTSQ((views.squeeze(solution, -1) if vector else solution, residuals, rank, views.detach(values))))
 
 
+_powers = recalling(lambda x, count, increasing: call("_vander", x, count, bool(increasing)))
+
+
 @public("torch.linalg")
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0, 1 ... of the elements, as columns."""
@@ -464,6 +468,8 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     if not x._aval.ndim:
         return vander(views.reshape(x, (1,)), N=N)
     count = (x._aval.shape[-1] if N is None else N) - 1
+    if x._aval.dtype.char in "fd" and nobody_asks(x):
+        return _powers(x, count + 1, True)
     wide = views.expand(views.unsqueeze(x, -1), (*x._aval.shape, count))
     return call("cat", [x.new_ones((*x._aval.shape, 1)), wide.cumprod(-1)], x._aval.ndim)
 
@@ -477,6 +483,8 @@ def torch_vander(x: Tensor, N: int | None = None, increasing: bool = False) -> T
     count = rows if N is None else N
     if count < 0:
         raise RuntimeError("N must be non-negative.")
+    if x._aval.dtype.char in "fdil" and nobody_asks(x):
+        return _powers(x, count, increasing)
     made = x.new_ones((rows, count), dtype=x.dtype if dtypes.is_float(x._aval.dtype) else dtypes.int64)
     if count > 1:
         powers = views.narrow(made, 1, 1, count - 1)
