@@ -311,7 +311,8 @@ def _margin_terms(x: Any, target: Any, weight: Any, p: float, margin: float) -> 
     target = target.reshape(x.shape[:-1])
     at = target[..., None]
     d = margin - jnp.take_along_axis(x, at, -1, mode="clip") + x
-    terms = where(d > 0, d if p == 1 else d * d, 0)
+    d = where(d > 0, d, 0)  # before it is squared: the derivative where it is no number is 0
+    terms = d if p == 1 else d * d
     if weight is not None:
         terms = terms * weight[at]
     return where(lax.broadcasted_iota(at.dtype, x.shape, x.ndim - 1) == at, 0, terms).sum(-1) / jnp.asarray(classes, x.dtype)
