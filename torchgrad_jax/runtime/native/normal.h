@@ -5,7 +5,7 @@
 /* exp(x * x), of whose square nothing is lost: the first part's has 48 bits. */
 static inline double tj_exp_of_square(double x) {
     double part = (float)x, rest = (x - part) * (x + part);
-    return exp(part * part) * (1 + rest * (1 + rest / 2));
+    return exp(part * part) * (1 + rest * (1 + rest / 2 * (1 + rest / 3)));
 }
 /* exp(x * x) erfc(x), from 10 on by its asymptotic series: NIST's Digital Library of Mathematical Functions, 7.12.1. */
 static double tj_erfcx(double x) {
