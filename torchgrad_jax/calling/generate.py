@@ -119,12 +119,15 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
     write.schema = operator.schema  # which names the function knows
     write.__name__ = write.__qualname__ = name.rpartition(".")[2]
     write.__doc__ = _docstring(operator, f"In-place version of `{write.__name__[:-1]}`. ")
-    general = guard(write, public)
     kinds = [p.type for p in operator.schema.parameters]
     if kinds not in _OF_TWO:
-        return general
-    taken = (Tensor,) if kinds[1] == "Tensor" else (Tensor, float, int)
-    bound = operator.bind((ARRAY, ARRAY))
+        return guard(write, public)
+    return writing_of_two(write, public, operator, (Tensor,) if kinds[1] == "Tensor" else (Tensor, float, int))
+
+
+def writing_of_two(write: Any, public: Public, operator: Operator, taken: tuple[type, ...] = (Tensor, float, int)) -> Callable[..., Tensor]:
+    """An in-place function that carries out `operator` of the tensor and one operand of these types by itself, and is `write` else."""
+    general, bound = guard(write, public), operator.bind((ARRAY, ARRAY))
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if len(args) == 1 and not kwargs and type(args[0]) in taken:

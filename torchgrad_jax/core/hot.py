@@ -31,7 +31,7 @@ from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView
-from torchgrad_jax.core.writing import apply_inplace, fit, part_written
+from torchgrad_jax.core.writing import apply_inplace, fit, overlap_in_part, part_written
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO
@@ -379,7 +379,7 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
     b: Any = other
     if type(other) is Tensor or type(other) is Parameter:
         o: Tensor = other
-        if o._storage is storage or (rec.grad_enabled and needs_grad(o)):
+        if (o._storage is storage and overlap_in_part(t, o)) or (rec.grad_enabled and needs_grad(o)):
             return False
         b = o._value if o._storage is None else read(o)
     if storage.siblings is not None or (rec.grad_enabled and needs_grad(t)):

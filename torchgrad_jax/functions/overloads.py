@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import not_a_tensor
+from torchgrad_jax.calling.generate import writing_of_two
 from torchgrad_jax.calling.out import check_out, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
@@ -156,11 +157,16 @@ def _division(a: Any, b: Any, rounding_mode: Any) -> Any:
     return registry["div_rounded_checked" if may_divide_by_zero(a, b) else "div_rounded"].bind((ARRAY, ARRAY, Static(rounding_mode)))
 
 
-@public("torch.Tensor", "torch.Tensor.divide_", "torch.Tensor.true_divide_")
-def div_(self: Tensor, other: Any, *, rounding_mode: Any = MISSING) -> Tensor:
+def _general_div_(self: Tensor, other: Any, *, rounding_mode: Any = MISSING) -> Tensor:
     """In-place version of `div`."""
     other = _tensor_or_number("div_", other)
     return apply_inplace(_division(self, other, rounding_mode), (self, other))
+
+
+_general_div_.__name__ = _general_div_.__qualname__ = "div_"
+div_ = public("torch.Tensor.div_", "torch.Tensor.divide_", "torch.Tensor.true_divide_")(
+    writing_of_two(_general_div_, Public("torch.Tensor.div_"), registry["div"])
+)
 
 
 @public("torch.Tensor", "torch.Tensor.__ipow__")
