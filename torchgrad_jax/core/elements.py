@@ -147,9 +147,13 @@ def _change_part(rec: Recorder, name: str, t: Tensor, aval: Any, other: Any) -> 
     if view is None or not aval.size or 0 in view.strides or not (kind in "fd" or (kind in "il" and name != "div")):
         return False
     if type(other) is Tensor:
-        b = None if other._storage is t._storage else array_at_hand(rec, other, aval.dtype)
+        b = array_at_hand(rec, other, aval.dtype)
         if b is None or (b.ndim and b.shape != aval.shape):
             return False
+        if other._storage is t._storage:
+            if overlap_in_part(t, other):
+                return False
+            b = b.copy()  # nobody is to hold the memory that is written to
     else:
         b = number_for(other, kind)
         if b is None:
@@ -162,6 +166,24 @@ def _change_part(rec: Recorder, name: str, t: Tensor, aval: Any, other: Any) -> 
     finally:
         rec.context = context
     return True
+
+
+def overlap_in_part(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
+    runs = []
+    for t in (a, b):
+        size = t._aval.size
+        step = 1
+        for stride, n in sorted((s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1):
+            if stride != step:
+                return False
+            step *= n
+        if not size:
+            return False
+        runs.append((t._offset(), t._offset() + size))
+    if runs[0] == runs[1]:
+        return a._strides() != b._strides()
+    return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
 
 
 def memory_of(rec: Recorder, t: Tensor) -> Any:

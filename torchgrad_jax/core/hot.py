@@ -23,7 +23,7 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import NO_PLAN, apply, plan_of, turn
-from torchgrad_jax.core.elements import change_at_hand, computed_at_hand
+from torchgrad_jax.core.elements import change_at_hand, computed_at_hand, overlap_in_part
 from torchgrad_jax.core.fields import UNREAD, content_of, edge_of, needs_grad, read
 from torchgrad_jax.core.made import result, wrap
 from torchgrad_jax.core.op_node import OpNode
@@ -31,7 +31,7 @@ from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import PrimalView
-from torchgrad_jax.core.writing import apply_inplace, fit, overlap_in_part, part_written
+from torchgrad_jax.core.writing import apply_inplace, fit, part_written
 from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import ARRAY, BoundOperator, Static
 from torchgrad_jax.memory.at_hand import COMPARISONS, OF_ONE, OF_TWO

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply, for_inference, make_node, noticed, settled, turn
-from torchgrad_jax.core.elements import fill_at_hand
+from torchgrad_jax.core.elements import fill_at_hand, overlap_in_part
 from torchgrad_jax.core.fields import content_of, needs_grad, read
 from torchgrad_jax.core.history import REPEATED, before_write, links_to_write, rebase, repeats, unwrite
 from torchgrad_jax.core.level import meet
@@ -188,24 +188,6 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
     assert one is not None
     shared = one is other or (other is not None and one.siblings is not None and one.siblings is other.siblings)
     return shared and a._aval is b._aval and a._strides() == b._strides() and a._offset() == b._offset()
-
-
-def overlap_in_part(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
-    runs = []
-    for t in (a, b):
-        size = t._aval.size
-        step = 1
-        for stride, n in sorted((s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1):
-            if stride != step:
-                return False
-            step *= n
-        if not size:
-            return False
-        runs.append((t._offset(), t._offset() + size))
-    if runs[0] == runs[1]:
-        return a._strides() != b._strides()
-    return runs[0][0] < runs[1][1] and runs[1][0] < runs[0][1]
 
 
 def memory_of(t: Tensor) -> int:

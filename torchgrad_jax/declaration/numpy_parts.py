@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.runtime.baseline.carrying import Selected
+from torchgrad_jax.runtime.baseline.carrying import Part, put
 from torchgrad_jax.runtime.baseline.form import Forms
 
 Array = np.ndarray
@@ -34,7 +34,7 @@ def select(x: Array, index: Any, dim: int) -> Array:
 
 
 def _selecting(dim: int) -> Callable[[Array, int], Array]:
-    return Selected(dim, select)
+    return Part(dim, -1, 1, lambda x, index: select(x, index, dim))
 
 
 def slice_(x: Array, begin: Any, dim: int, length: int, step: int) -> Array:
@@ -45,16 +45,7 @@ def slice_(x: Array, begin: Any, dim: int, length: int, step: int) -> Array:
 
 
 def _slicing(dim: int, length: int, step: int) -> Callable[[Array, int], Array]:
-    span = (length - 1) * step + 1 if length else 0
-    before = (_ALL,) * dim
-
-    def function(x: Array, begin: int) -> Array:
-        if not 0 <= begin <= x.shape[dim] - span:
-            return slice_(x, begin, dim, length, step)
-        part = slice(begin, begin + span, step)
-        return x[(*before, part)] if before else x[part]
-
-    return function
+    return Part(dim, length, step, lambda x, begin: slice_(x, begin, dim, length, step))
 
 
 select.by_index, slice_.by_index = _selecting, _slicing  # type: ignore[attr-defined]
@@ -99,8 +90,7 @@ PUT_KINDS = "fdbhilqB?"
 
 
 def _put(x: Array, value: Array, *begins: Any, dims: tuple[int, ...], lengths: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    if lengths == (-1,) and not dims[0]:
-        x[begins[0]] = value
+    if put(x, value, begins, dims, lengths, steps):
         return x
     where: list[Any] = []
     for part in _spans(dims, lengths, steps):

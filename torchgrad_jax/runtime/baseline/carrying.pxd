@@ -39,10 +39,13 @@ cdef class Batches:
     cdef public tuple left, right
 
 
-cdef class Selected:
-    cdef public Py_ssize_t dim
-    cdef public tuple before
+cdef class Part:
+    cdef public Py_ssize_t dim, length, step
     cdef public object otherwise
+
+
+@cython.locals(part=object, i=Py_ssize_t)
+cpdef bint put(object x, object value, tuple begins, tuple dims, tuple lengths, tuple steps) except -1
 
 
 cdef class Joined:

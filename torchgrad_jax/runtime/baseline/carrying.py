@@ -157,19 +157,29 @@ class Batches:
         return found.reshape((self.left[0], *found.shape[-2:]))
 
 
-class Selected:
-    """The function of a step that looks at one slice of an array's dimension, at an index of Python's. otherwise: what does of an index that counts
-    from the end, or is out of range, given the dimension, too."""
+class Part:
+    """The function of a step that looks at `length` slices along an array's dimension, every `step`-th, or, if `length` is negative, at one, from an
+    index of Python's on. otherwise: what does of an index that counts from the end, or is out of range."""
 
-    __slots__ = ("dim", "before", "otherwise")
+    __slots__ = ("dim", "length", "step", "otherwise")
 
-    def __init__(self, dim: int, otherwise: Any) -> None:
-        self.dim, self.before, self.otherwise = dim, (slice(None),) * dim, otherwise
+    def __init__(self, dim: int, length: int, step: int, otherwise: Any) -> None:
+        self.dim, self.length, self.step, self.otherwise = dim, length, step, otherwise
 
-    def __call__(self, x: Any, index: Any) -> Any:
-        if not -1 < index < x.shape[self.dim]:
-            return self.otherwise(x, index, self.dim)
-        return x[(*self.before, index)] if self.dim else x[index]
+    def __call__(self, x: Any, begin: Any) -> Any:
+        found = of_c.part(x, self.dim, begin, self.length, self.step)
+        return self.otherwise(x, begin) if found is None else found
+
+
+def put(x: Any, value: Any, begins: Any, dims: Any, lengths: Any, steps: Any) -> bool:
+    """Write a value into a part of an array that begins at `begins` of these dimensions. False, and nothing is written, where that is not inside."""
+    part = x
+    for i in range(len(dims) - 1, -1, -1):
+        part = of_c.part(part, dims[i], begins[i], lengths[i], steps[i])
+        if part is None:
+            return False
+    part[...] = value
+    return True
 
 
 class Joined:

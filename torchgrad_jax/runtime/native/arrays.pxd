@@ -124,6 +124,42 @@ cdef extern from *:
         return tj_empty((int)n, dims, dtype);
     }
     static inline int tj_is_array(PyObject* array) { return Py_TYPE(array) == tj_array_type(); }
+    /* A view of `length` slices along `dim`, every `step`-th, from `begin` on, or of that one, without the dimension, if `length` is negative. None where
+       it is no array, or not all of them are inside. */
+    static PyObject* tj_look_at(PyObject* array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize_t length, Py_ssize_t step) {
+        PyArrayObject* a = (PyArrayObject*)array;
+        npy_intp shape[64], strides[64], span = length < 0 ? 1 : length ? (length - 1) * step + 1 : 0;
+        PyArray_Descr* kind;
+        PyObject* found;
+        int i, ndim;
+        if (!tj_knows_numpy()) { return NULL; }
+        if (!tj_is_array(array) || dim < 0 || dim >= PyArray_NDIM(a) || begin < 0 || begin + span > PyArray_DIM(a, (int)dim)) { Py_RETURN_NONE; }
+        ndim = PyArray_NDIM(a);
+        for (i = 0; i < ndim; i++) {
+            shape[i] = PyArray_DIM(a, i);
+            strides[i] = PyArray_STRIDE(a, i);
+        }
+        if (length < 0) {
+            for (i = (int)dim, ndim--; i < ndim; i++) {
+                shape[i] = shape[i + 1];
+                strides[i] = strides[i + 1];
+            }
+        } else {
+            shape[dim] = length;
+            strides[dim] *= step;
+        }
+        kind = PyArray_DESCR(a);
+        Py_INCREF(kind);
+        found = PyArray_NewFromDescr(&PyArray_Type, kind, ndim, shape, strides, PyArray_BYTES(a) + begin * PyArray_STRIDE(a, (int)dim),
+                                     PyArray_FLAGS(a) & NPY_ARRAY_WRITEABLE, NULL);
+        if (!found) { return NULL; }
+        Py_INCREF(array);
+        if (PyArray_SetBaseObject((PyArrayObject*)found, array) < 0) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        return found;
+    }
     static inline int tj_is_contiguous(PyObject* array) {
         return tj_is_array(array) ? PyArray_CHKFLAGS((PyArrayObject*)array, NPY_ARRAY_C_CONTIGUOUS) : -1;
     }
@@ -178,12 +214,17 @@ cdef extern from *:
     int tj_is_contiguous(object array) noexcept
     bint tj_view(object array, Py_buffer* view, int flags) noexcept
     object tj_empty_of(tuple shape, object dtype)
+    object tj_look_at(object array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize_t length, Py_ssize_t step)
     object tj_empty_like(int ndim, const Py_ssize_t* shape, object like)
 
 
 cdef inline bint is_contiguous(object array) except -1:
     cdef int found = tj_is_contiguous(array)
     return found if found >= 0 else array.flags.c_contiguous
+
+
+cdef inline object part(object array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize_t length, Py_ssize_t step):
+    return tj_look_at(array, dim, begin, length, step)
 
 
 cdef inline bint kept(object array) noexcept:

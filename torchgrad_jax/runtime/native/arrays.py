@@ -29,3 +29,13 @@ def kept(array: Any) -> bool:
         return False
     array.setflags(write=False)
     return True
+
+
+def part(array: Any, dim: int, begin: int, length: int, step: int) -> Any:
+    """A view of `length` slices of an array along `dim`, every `step`-th, from `begin` on, or of that one, without the dimension, if `length` is
+    negative. None where not all of them are inside."""
+    span = 1 if length < 0 else (length - 1) * step + 1 if length else 0
+    if not 0 <= begin <= array.shape[dim] - span:
+        return None
+    piece = begin if length < 0 else slice(begin, begin + span, step)
+    return array[(*(slice(None),) * dim, piece, ...)]
