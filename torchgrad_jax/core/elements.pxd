@@ -22,6 +22,10 @@ cpdef bint change_at_hand(str name, TensorFields t, object other) except -1
 cpdef bint fill_at_hand(TensorFields t, object number) except -1
 @cython.locals(place=Py_ssize_t, made=Value)
 cdef bint _change_element(Recorder rec, str name, TensorFields t, Aval aval, object other) except -1
+@cython.locals(end=Py_ssize_t, stride=Py_ssize_t, i=Py_ssize_t, shape=tuple)
+cdef Py_ssize_t end_of(ViewFields view, Aval aval) except -1
+@cython.locals(one=ViewFields, other=ViewFields)
+cpdef bint overlap_in_part(object a, object b) except -1
 @cython.locals(view=ViewFields)
 cdef bint _change_part(Recorder rec, str name, TensorFields t, Aval aval, object other) except -1
 @cython.locals(storage=object, plain=StorageFields, whole=Value, aval=Aval)

@@ -168,13 +168,25 @@ def _change_part(rec: Recorder, name: str, t: Tensor, aval: Any, other: Any) -> 
     return True
 
 
+def end_of(view: Any, aval: Any) -> int:
+    """The place in memory behind the last element of a view."""
+    end, shape = view.offset + 1, aval.shape
+    for i, stride in enumerate(view.strides):
+        end += (shape[i] - 1) * stride
+    return end
+
+
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
+    one, other = a._view, b._view
+    if one is not None and other is not None:
+        if end_of(one, aval_of_tensor(a)) <= other.offset or end_of(other, aval_of_tensor(b)) <= one.offset:
+            return False
     runs = []
     for t in (a, b):
         size = t._aval.size
         step = 1
-        for stride, n in sorted((s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1):
+        for stride, n in sorted([(s, n) for s, n in zip(t._strides(), t._aval.shape, strict=True) if n > 1]):
             if stride != step:
                 return False
             step *= n
