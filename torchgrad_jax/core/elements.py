@@ -179,8 +179,7 @@ def end_of(view: Any, aval: Any) -> int:
 def overlap_in_part(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors of one storage are neither apart nor alike, as far as their strides tell (gaps make them not tell)."""
     one, other = a._view, b._view
-    views = one is not None and other is not None
-    if views and (end_of(one, aval_of_tensor(a)) <= other.offset or end_of(other, aval_of_tensor(b)) <= one.offset):
+    if one is not None and other is not None and (end_of(one, aval_of_tensor(a)) <= other.offset or end_of(other, aval_of_tensor(b)) <= one.offset):
         return False
     runs = []
     for t in (a, b):
