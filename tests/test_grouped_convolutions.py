@@ -51,7 +51,8 @@ def test_any_geometry(batch, groups, channels, dims, transposed, seed):
 
     for found, wanted in zip(results(convolve, x, w, torch.float32), results(convolve, x, w, torch.float64), strict=True):
         assert found.dtype == np.float32
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        most = np.abs(wanted).max(initial=0)  # a sum of thousands of terms may be next to nothing
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4 + 2e-6 * most)
 
 
 @settings(max_examples=40, deadline=None)
