@@ -342,7 +342,8 @@ def test_a_write_to_a_view_of_a_view_is_one_operation(keys):
         part, right = part[key], right[key]
     before = per_thread.recorder.epoch.step
     part.add_(1)
-    assert names_since(before) == ["put_part" + str(1 if keys[-1] == slice(1, None, 2) else 2), "add"]
+    written = [name for name in names_since(before) if name not in ("slice", "select")]  # the part is read first
+    assert written == ["put_part" + str(1 if keys[-1] == slice(1, None, 2) else 2), "add"]
     right += 1
     np.testing.assert_array_equal(t.numpy(), wanted)
 

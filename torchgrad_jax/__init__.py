@@ -22,6 +22,7 @@ _compile_cache.use()
 from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
+vars(nn).update(_lazy.submodules(nn.__name__, ("functional", "init")), utils=_lazy.subpackage(nn.__name__, "utils"))
 func = _lazy.subpackage(__name__, "func")
 optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")
@@ -146,6 +147,7 @@ torch = _sys.modules[__name__]
 setattr(autograd, "torch", torch)  # noqa: B010
 
 _watch(torch, _api.Tensor, special, linalg, fft)
+_lazy.when_loaded(nn.functional, _watch)
 _imported.settle()
 if _collects:
     _gc.enable()

@@ -47,6 +47,7 @@ DECLARATIONS = (
 _HEADERS = (
     "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
     "triangular", "gammas", "remainders", "normal", "bessel", "incomplete", "polynomials",
+    "parts",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])
 DIGEST = "digest.txt"

@@ -12,7 +12,7 @@ from torchgrad_jax.calling.return_types import return_type
 from torchgrad_jax.calling.understood import Understood, is_tensor, written_by
 from torchgrad_jax.core.called import binary, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import write_of_two
+from torchgrad_jax.core.hot import Writing, writing_method
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY, Operator
 from torchgrad_jax.runtime.keeping import Memo
@@ -127,15 +127,18 @@ def inplace_of(operator: Operator, name: str) -> Callable[..., Tensor]:
 
 def writing_of_two(write: Any, public: Public, operator: Operator, taken: tuple[type, ...] = (Tensor, float, int)) -> Callable[..., Tensor]:
     """An in-place function that carries out `operator` of the tensor and one operand of these types by itself, and is `write` else."""
-    general, bound = guard(write, public), operator.bind((ARRAY, ARRAY))
+    return announce_writing(write, public, Writing(operator.bind((ARRAY, ARRAY)), guard(write, public), float in taken))
 
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and not kwargs and type(args[0]) in taken:
-            return write_of_two(bound, general, self, args[0])
-        return general(self, *args, **kwargs)
 
+writings: dict[Any, Writing] = {}
+
+
+def announce_writing(write: Any, public: Public, writing: Writing) -> Callable[..., Tensor]:
+    """The public method of an operation in place; `write` has its name and words."""
+    call = writing_method(writing)
     call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__
     announce(call, public)
+    writings[call] = writing
     return call
 
 

@@ -2,8 +2,8 @@ cimport cython
 
 from torchgrad_jax.calling.entries cimport Calls
 from torchgrad_jax.calling.recalled cimport recall
-from torchgrad_jax.core.viewing cimport indexed, picked_beside, put
-from torchgrad_jax.core.elements cimport put_at_hand
+from torchgrad_jax.core.viewing cimport indexed, picked_beside
+from torchgrad_jax.core.elements cimport put_at_hand, put_quickly
 
 
 cdef class Active:

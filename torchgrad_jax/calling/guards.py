@@ -12,10 +12,10 @@ import numpy as np
 
 from torchgrad_jax.calling.entries import Calls
 from torchgrad_jax.calling.recalled import recall
-from torchgrad_jax.core.elements import put_at_hand
+from torchgrad_jax.core.elements import put_at_hand, put_quickly
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Size, Tensor
-from torchgrad_jax.core.viewing import indexed, picked_beside, put
+from torchgrad_jax.core.viewing import indexed, picked_beside
 from torchgrad_jax.declaration import dtypes
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recorder import FUNCTIONS
@@ -129,7 +129,7 @@ def around_put(implementation: Callable[..., Any], public: Any) -> Callable[...,
             plainly = (kind is Tensor or kind is Parameter) and (given is Tensor or given is float or given is int or given is bool)
             if plainly and (of is int or of is tuple or of is slice):
                 keys = key if of is tuple else (key,)
-                if put_at_hand(self, keys, value) or (given is Tensor and put(self, keys, value)):
+                if put_at_hand(self, keys, value) or put_quickly(self, keys, value):
                     return None
         return otherwise(*args, **kwargs)
 

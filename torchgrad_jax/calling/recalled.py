@@ -77,9 +77,10 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
             return made if found.wrap is None else found.wrap(made)
         return otherwise(*args, **kwargs)
     epoch, said = rec.epoch, _warnings["said"]
-    for a in args:  # what is recorded when they are read is no part of the call
-        if type(a) is Tensor:
-            content_of(a)
+    for a in (*args, *kwargs.values()):  # what is recorded when they are read is no part of the call
+        for each in a if type(a) is list or type(a) is tuple else (a,):
+            if type(each) is Tensor:
+                content_of(each)
     before = epoch.step
     made = otherwise(*args, **kwargs)
     calls.left -= 1

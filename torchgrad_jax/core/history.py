@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torchgrad_jax.core.anomaly import note_node
+from torchgrad_jax.core.elements import end_of
 from torchgrad_jax.core.fields import CopySlicesFields, edge_of
 from torchgrad_jax.core.messages import FREED_MESSAGE
 from torchgrad_jax.core.node import Calculus, Node, shown
@@ -102,11 +103,6 @@ def by_strides(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> L
     """What `as_strided` does to memory."""
     read = registry["as_strided"].bind((ARRAY, Static(size), Static(stride), Static(offset)))
     return Link(read, None, ())
-
-
-def end_of(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
-    """The first place in memory behind all elements of a view."""
-    return offset + 1 + sum(s * (n - 1) for s, n in zip(stride, size, strict=True)) if 0 not in size else offset
 
 
 def beyond_memory(size: tuple[int, ...], stride: tuple[int, ...], offset: int, item: int, have: int) -> str | None:

@@ -58,5 +58,10 @@ cpdef object write_of_two(object bound, object otherwise, object x, object other
     storage=StorageFields, o=TensorFields, a=Value, value=Value, content=Value, v=object, memory=object, told=tuple, numbers=tuple
 )
 cdef bint _write_part(Recorder rec, object bound, TensorFields t, object other) except -1
+cdef class Writing:
+    cdef public object bound, otherwise
+    cdef public bint numbers
+
+
 @cython.locals(rec=Recorder, t=TensorFields, target=TensorFields, a=Value, value=Value, values=list)
 cpdef object write_plainly(object bound, tuple operands)

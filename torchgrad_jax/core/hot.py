@@ -397,6 +397,40 @@ def _write_part(rec: Recorder, bound: Any, t: Tensor, other: Any) -> bool:
     return True
 
 
+class Writing:
+    """An operation in place of a tensor and one operand. otherwise: its general form; numbers: whether the operand may be a number."""
+
+    __slots__ = ("bound", "otherwise", "numbers")
+
+    def __init__(self, bound: Any, otherwise: Callable[..., Tensor], numbers: bool) -> None:
+        self.bound, self.otherwise, self.numbers = bound, otherwise, numbers
+
+
+def writing_method(writing: Writing) -> Callable[..., Tensor]:
+    """The method, as in ``x.add_(y)``, of an operation in place."""
+
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs and len(args) == 1:
+            kind = type(args[0])
+            if kind is Tensor or ((kind is float or kind is int) and writing.numbers):
+                return write_of_two(writing.bound, writing.otherwise, self, args[0])
+        return writing.otherwise(self, *args, **kwargs)
+
+    return call
+
+
+def writing_operator(writing: Writing, otherwise: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The operator, as in ``x += y``, of an operation in place. `otherwise` is its general form."""
+
+    def dunder(self: Any, other: Any) -> Any:
+        kind = type(other)
+        if kind is Tensor or ((kind is float or kind is int) and writing.numbers):
+            return write_of_two(writing.bound, writing.otherwise, self, other)
+        return otherwise(self, other)
+
+    return dunder
+
+
 def write_plainly(bound: Any, operands: tuple[Any, ...]) -> Any:
     """`apply_inplace` for the common case of several operands: plain tensors, no graph, no view, a result like the target."""
     rec: Recorder = per_thread.recorder

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.core.duals import hold, laid_out_alike, passes, tangent_of
-from torchgrad_jax.core.history import beyond_memory, by_strides, end_of
+from torchgrad_jax.core.elements import end_of
+from torchgrad_jax.core.history import beyond_memory, by_strides
 from torchgrad_jax.core.made import detached, result
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.tracked_view import TrackedView, ViewOfBase

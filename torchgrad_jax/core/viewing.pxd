@@ -1,14 +1,13 @@
 cimport cython
 
 from torchgrad_jax.core cimport blank
-from torchgrad_jax.core.elements cimport number_of, put_part_at_hand
-from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, content_of, needs_grad
+from torchgrad_jax.core.elements cimport bounds, fits, is_whole, number_of
+from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, needs_grad
 from torchgrad_jax.core.hot cimport Called, of_one, of_two
 from torchgrad_jax.core.made cimport wrap
 from torchgrad_jax.core.writing cimport make_view, view_of
 from torchgrad_jax.memory.fields cimport LinkFields, ViewFields
-from torchgrad_jax.memory.storage cimport put_content
-from torchgrad_jax.runtime.recorder cimport Recorder, record
+from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.value cimport Aval, Value
 
 
@@ -24,8 +23,14 @@ cdef class _Chosen:
     cdef Value value
 
 
-@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, shape=tuple, out=TensorFields, view=ViewFields, follows=bint)
+@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, begins=list, out=TensorFields, view=ViewFields, follows=bint, place=Py_ssize_t)
 cpdef object chosen(TensorFields t, tuple keys)
+@cython.locals(found=list, own=Py_ssize_t, numbers=Py_ssize_t)
+cdef object _layout(tuple keys, tuple shape, list begins)
+@cython.locals(out=TensorFields)
+cdef object _one_by_one(TensorFields t, tuple keys)
+@cython.locals(dim=Py_ssize_t, own=Py_ssize_t, several=Py_ssize_t)
+cdef list _operations(tuple keys, tuple shape, list begins)
 
 
 cpdef Value _of_aval(object aval)
@@ -43,7 +48,7 @@ cdef class _Known:
     cdef Called called
     cdef public object bound
     cdef object link, strides, offset, step, plain
-    cdef bint rows
+    cdef bint rows, begins
 
 
 cpdef object viewed_as(object name, TensorFields t, tuple arguments)
@@ -57,23 +62,8 @@ cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
 cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset, object node=*)
 @cython.locals(known=_Known, link=LinkFields, made=list, links=list)
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
-@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, left=Py_ssize_t, own=Py_ssize_t, dim=Py_ssize_t, numbers=Py_ssize_t, out=TensorFields)
+@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, own=Py_ssize_t)
 cpdef object indexed(TensorFields t, tuple keys)
 @cython.locals(index=TensorFields, at=Py_ssize_t, i=Py_ssize_t, used=Py_ssize_t, dim=Py_ssize_t, several=Py_ssize_t)
 cpdef object part_beside(TensorFields t, tuple keys)
 cpdef object picked_beside(TensorFields t, tuple keys)
-@cython.locals(rec=Recorder, whole=Value, made=Value, begins=list)
-cpdef bint put(TensorFields t, tuple keys, object value) except -1
-@cython.locals(dims=list, lengths=list, steps=list, shape=list, dim=Py_ssize_t, rest=Py_ssize_t, several=Py_ssize_t, n=Py_ssize_t)
-cdef object _part(tuple keys, tuple whole, list begins)
-cdef object _source(Recorder rec, TensorFields value, object storage)
-@cython.locals(view=ViewFields, strides=list, offset=Py_ssize_t)
-cdef bint _is_itself(TensorFields value, object whole, bint has_none, tuple kind, tuple shape, list begins) except -1
-@cython.locals(view=ViewFields, aval=Aval)
-cdef bint _is_its_row(TensorFields value, Aval whole, tuple keys) except -1
-@cython.locals(made=Value)
-cdef object _again(Recorder rec, TensorFields t, object storage, Value whole)
-cdef bint _fits(object k, object n) except -1
-cdef bint _is_whole(slice k, object n) except -1
-@cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)
-cdef tuple _bounds(slice k, Py_ssize_t n)

@@ -1,5 +1,4 @@
-"""How views are made: strides worked out, the view linked to its base. Each kind of view is worked out once. And how parts are written to that need
-no view."""
+"""How views are made: strides worked out, the view linked to its base. Each kind of view is worked out once."""
 
 from __future__ import annotations
 
@@ -10,23 +9,21 @@ import numpy as np
 
 from torchgrad_jax.core import blank
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.elements import number_of, put_part_at_hand
-from torchgrad_jax.core.fields import UNREAD, aval_of_tensor, content_of, needs_grad
+from torchgrad_jax.core.elements import bounds, fits, is_whole, number_of
+from torchgrad_jax.core.fields import UNREAD, aval_of_tensor, needs_grad
 from torchgrad_jax.core.hot import Called, of_one, of_two
 from torchgrad_jax.core.made import wrap
 from torchgrad_jax.core.parameter import Parameter
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.writing import make_view, view_of
 from torchgrad_jax.declaration.operator import ARRAY, Static
-from torchgrad_jax.declaration.strides import contiguous_strides, is_by_rows, is_standard
-from torchgrad_jax.memory.storage import Asked, Link, Storage, View, put_content
+from torchgrad_jax.declaration.strides import is_by_rows, is_standard
+from torchgrad_jax.memory.storage import Asked, Link, Storage, View
 from torchgrad_jax.operators import registry
-from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
 from torchgrad_jax.operators.views import stride_rules
-from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.observing import observer
-from torchgrad_jax.runtime.recorder import per_thread, record
+from torchgrad_jax.runtime.recorder import per_thread
 from torchgrad_jax.runtime.value import Value, aval_of
 
 _known = Memo()
@@ -57,13 +54,13 @@ _latest = latest  # typed, where this is compiled
 class _Known:
     """A view operation on tensors of one aval and stride, with all its arguments but the run-time number: worked out once."""
 
-    __slots__ = ("called", "bound", "link", "strides", "offset", "step", "plain", "rows")
+    __slots__ = ("called", "bound", "link", "strides", "offset", "step", "plain", "rows", "begins")
 
     def __init__(self, name: str, t: Tensor, arguments: tuple[Any, ...]) -> None:
         rule = stride_rules[name]
         shape, strides = t._aval.shape, t._strides()
         layout: list[Any] = [Static(a) for a in arguments]
-        begins = begins_somewhere(name)
+        self.begins = begins = begins_somewhere(name)
         if begins:
             dim, rest = arguments[0], arguments[1:]
             self.strides, self.offset = rule(shape, strides, 0, dim, 0, *rest)
@@ -128,51 +125,66 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             return None
     if used > len(shape) or count > 1 or View.replayed_somewhere:
         return None
-    left = len(shape) - used
-    own = numbers = 0
+    own = 0
     for k in keys:
         if k is Ellipsis:
-            own += left
+            own += len(shape) - used
         elif k is not None:
-            if not _fits(k, shape[own]):
+            if not fits(k, shape[own]):
                 return None
             own += 1
-            numbers += type(k) is int
-    if numbers and numbers == len(keys):
-        return chosen(t, keys)
+    return chosen(t, keys)
+
+
+def _one_by_one(t: Tensor, keys: tuple[Any, ...]) -> Tensor:
+    """The view that keys make which fit the tensor, each a view of the one before."""
     out = t
+    begins: list[Any] = []
+    for name, arguments in _operations(keys, t._aval.shape, begins):
+        out = viewed_as(name, out, arguments) if name == "unsqueeze" else part_of(name, out, begins.pop(0), arguments)
+    return out
+
+
+def _operations(keys: tuple[Any, ...], shape: tuple[int, ...], begins: list[Any]) -> list[tuple[str, tuple[Any, ...]]]:
+    """The views, one of another, that keys which fit a shape make, without the numbers where they begin, which `begins` gets."""
+    found: list[tuple[str, tuple[Any, ...]]] = []
     dim = own = 0
     for k in keys:
         if type(k) is int:
-            out = part_of("select", out, k + shape[own] if k < 0 else k, (dim,))
+            begins.append(k + shape[own] if k < 0 else k)
+            found.append(("select", (dim,)))
             own += 1
         elif k is None:
-            out = viewed_as("unsqueeze", out, (dim,))
+            found.append(("unsqueeze", (dim,)))
             dim += 1
         elif k is Ellipsis:
-            dim += left
-            own += left
+            several = len(shape) - sum([k is not None for k in keys]) + 1
+            dim += several
+            own += several
         else:
-            first, length, step = _bounds(k, shape[own])
-            if not _is_whole(k, shape[own]):
-                out = part_of("slice", out, first, (dim, length, step))
+            first, length, step = bounds(k, shape[own])
+            if not is_whole(k, shape[own]):
+                begins.append(first)
+                found.append(("slice", (dim, length, step)))
             dim += 1
             own += 1
-    return None if out is t else out
+    return found
 
 
 class _Chosen:
-    """How ints, each of a dimension and the first ones first, choose a part of tensors of one aval and stride: by these views, one of another, and a
-    Value of the part's aval, which is nobody's content."""
+    """How ints, slices, None and ... choose a part of tensors of one aval and stride: by these views, one of another, and a Value of the part's aval,
+    which is nobody's content."""
 
     __slots__ = ("knowns", "value")
 
-    def __init__(self, t: Tensor, count: int) -> None:
+    def __init__(self, t: Tensor, keys: tuple[Any, ...]) -> None:
         self.knowns: list[Any] = []
         aval = t._value.aval
-        for _ in range(count):
-            known = _known_view("select", t, (0,))
-            aval = aval_of(aval.shape[1:], aval.dtype, aval.device)
+        for name, arguments in _operations(keys, aval.shape, []):
+            known = _known_view(name, t, arguments)
+            dim, before = arguments[0], aval.shape
+            own = () if name == "select" else (1,) if name == "unsqueeze" else (arguments[1],)
+            aval = aval_of((*before[:dim], *own, *before[dim + (name != "unsqueeze") :]), aval.dtype, aval.device)
             _note_order(known, aval.shape)
             self.knowns.append(known)
             t = wrap(_of_aval(aval))
@@ -188,37 +200,71 @@ def _of_aval(aval: Any) -> Value:
 
 
 _chosen = Memo()
+# What stands for a key that is no slice.
+_OF_INT, _OF_NONE, _OF_SEVERAL, _OF_WHOLE = -1, -2, -3, -4
 
 
-def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor:
-    """The view of `t` that ints make which are within its dimensions. Where no graph follows it is recorded when somebody reads it: most elements are
-    written to, or looked at where they lie."""
+def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
+    """The view of `t` that ints, slices of ints, None and ... make which fit its dimensions; None where that is all of it. Where no graph follows it
+    is recorded when somebody reads it: most elements, and many parts, are written to, or looked at where they lie."""
     parent, rec = t._view, per_thread.recorder
-    shape = aval_of_tensor(t).shape
     follows = rec.grad_enabled and (t._rg if parent is None else needs_grad(t))
     if follows or rec.rare or rec.inference or _observed["active"] or type(t._shared() if t._storage is None else t._storage) is not Storage:
-        out = t
-        for k in keys:
-            out = part_of("select", out, k + out._aval.shape[0] if k < 0 else k, (0,))
-        return out
-    key = (len(keys), t._value.aval, None if parent is None else parent.strides)
+        out = _one_by_one(t, keys)
+        return None if out is t else out
+    shape = aval_of_tensor(t).shape
+    begins: list[Any] = []
+    layout = _layout(keys, shape, begins)
+    key = (layout, t._value.aval, None if parent is None else parent.strides)
     found = _chosen.get(key)
-    kind: _Chosen = _chosen.keep(key, _Chosen(t, len(keys))) if found is None else found
+    kind: _Chosen = _chosen.keep(key, _Chosen(t, keys)) if found is None else found
+    if not kind.knowns:
+        return None
     links: list[Any] = []
-    offset = 0 if parent is None else parent.offset
+    offset, place = 0 if parent is None else parent.offset, 0
     known: Any = None
-    for k in keys:
-        known = kind.knowns[len(links)]
-        begin = k + shape[len(links)] if k < 0 else k
-        link: Link = blank.link(Link)
-        link.read, link.write, link.numbers = known.bound, None, (begin,)
-        offset += known.offset + begin * known.step
+    for known in kind.knowns:
+        if known.begins:
+            begin = begins[place]
+            place += 1
+            link: Link = blank.link(Link)
+            link.read, link.write, link.numbers = known.bound, None, (begin,)
+            offset += known.offset + begin * known.step
+        else:
+            link = known.link
+            offset += known.offset
         links.append(link)
     out = wrap(kind.value)
     view = view_of(t, tuple(links), known.strides, offset, "default" if rec.grad_enabled else "no_grad")
     view.seen, view.plain, view.rows = UNREAD, known.plain, known.rows
     out._view, out._storage = view, t._storage
     return out
+
+
+def _layout(keys: tuple[Any, ...], shape: tuple[int, ...], begins: list[Any]) -> Any:
+    """What keys that fit a shape are, but for the numbers where they begin, which `begins` gets: how many there are where all are ints."""
+    found: list[Any] = []
+    own = numbers = 0
+    for k in keys:
+        if type(k) is int:
+            begins.append(k + shape[own] if k < 0 else k)
+            found.append(_OF_INT)
+            own += 1
+            numbers += 1
+        elif k is None:
+            found.append(_OF_NONE)
+        elif k is Ellipsis:
+            found.append(_OF_SEVERAL)
+            own += len(shape) - sum([k is not None for k in keys]) + 1
+        else:
+            if is_whole(k, shape[own]):
+                found.append(_OF_WHOLE)
+            else:
+                first, length, step = bounds(k, shape[own])
+                begins.append(first)
+                found += (length, step)
+            own += 1
+    return numbers if numbers == len(keys) else tuple(found)
 
 
 class Beside:
@@ -268,142 +314,6 @@ def part_beside(t: Tensor, keys: tuple[Any, ...]) -> tuple[Tensor, Tensor, int] 
 _ALL, _INT64 = slice(None), np.dtype(np.int64)
 
 
-def put(t: Any, keys: tuple[Any, ...], value: Any) -> bool:
-    """The short way of ``t[keys] = value`` where no graph follows it: of ints, slices of ints, None and ..., and a number that fits or a tensor of
-    the part's shape, or of no dimensions, and of the dtype of `t`. False where nothing was done."""
-    rec = per_thread.recorder
-    if rec.rare or rec.writes is not None or t._view is not None or (t._rg and rec.grad_enabled):
-        return False
-    if type(t) is not Tensor and type(t) is not Parameter:
-        return False
-    storage: Any = t._storage
-    if storage is not None and (type(storage) is not Storage or storage.siblings is not None):
-        return False
-    whole: Value = t._value if storage is None else storage.value
-    aval = whole.aval
-    begins: list[Any] = []
-    if type(value) is Tensor and storage is not None and value._storage is storage and _is_its_row(value, aval, keys):
-        _again(rec, t, storage, whole)
-        return True
-    found = _part(keys, aval.shape, begins)
-    if found is None or aval.dtype.char not in PUT_KINDS:
-        return False
-    kind, shape = found
-    src = value
-    if type(whole.array) is np.ndarray and type(value) is not Tensor and put_part_at_hand(rec, t, keys, shape, value):
-        return True
-    if type(value) is Tensor or type(value) is Parameter:
-        if storage is not None and value._storage is storage and _is_itself(value, aval, None in keys, kind, shape, begins):
-            _again(rec, t, storage, whole)
-            return True
-        if put_part_at_hand(rec, t, keys, shape, value):
-            return True
-        src = _source(rec, value, storage)
-        if src is None or src.aval.dtype is not aval.dtype or src.aval.device is not aval.device:
-            return False
-        if src.aval.shape and (src.aval.shape != shape or None in keys):
-            return False
-    bound = _puts.get(kind)
-    if bound is None:
-        statics = [Static(k) for k in kind]
-        bound = _puts.keep(kind, registry[f"put_part{len(begins)}"].bind((*(ARRAY,) * (2 + len(begins)), *statics)))
-    try:
-        made: Value = record(rec, bound, (whole, src, *begins))
-    except Elsewhere:
-        return False
-    if storage is None:
-        storage = t._shared()
-    put_content(storage, made)
-    t._value = made  # the first content is not held
-    return True
-
-
-_puts = Memo()
-
-
-def _part(keys: tuple[Any, ...], whole: tuple[int, ...], begins: list[Any]) -> Any:
-    """The part of a shape that ints, slices of ints, None and ... choose: in which dimensions, of which lengths and by which steps, as `put_part` has
-    them, and its shape. begins: gets where it begins in these. None where that is for the general way: other keys, errors, all or nothing of it."""
-    dim, rest, several = 0, len(whole) - len(keys), -1
-    for k in keys:
-        if k is None:
-            rest += 1
-        elif k is Ellipsis:
-            rest += 1
-            several += 1
-    if rest < 0 or several > 0:
-        return None
-    dims, lengths, steps, shape = [], [], [], []
-    for k in keys:
-        if k is Ellipsis:
-            shape += whole[dim : dim + rest]
-            dim += rest
-        elif k is not None:
-            n = whole[dim]
-            if type(k) is int:
-                first, length, step = k + n if k < 0 else k, -1, 1
-            elif type(k) is slice and _fits(k, n):
-                first, length, step = _bounds(k, n)
-            else:
-                return None
-            if length < 0 and not 0 <= first < n:
-                return None
-            if length >= 0:
-                shape.append(length)
-            if length != n:
-                dims.append(dim)
-                lengths.append(length)
-                steps.append(step)
-                begins.append(first)
-            dim += 1
-    shape += whole[dim:]
-    if not dims or len(dims) > MOST_PARTS or 0 in shape:
-        return None
-    return (tuple(dims), tuple(lengths), tuple(steps)), tuple(shape)
-
-
-def _is_itself(value: Any, whole: Any, has_none: bool, kind: Any, shape: Any, begins: list[Any]) -> bool:
-    """Whether a tensor of the same memory is the very part, as `_part` has it, that it is written to."""
-    view, aval = value._view, aval_of_tensor(value)
-    if view is None or has_none or value._rg or aval.dtype is not whole.dtype or aval.dtype.kind == "c" or aval.shape != shape:
-        return False
-    strides, offset = list(contiguous_strides(whole.shape)), 0
-    for dim, length, step, begin in zip(*kind, begins, strict=True):
-        offset += begin * strides[dim]
-        strides[dim] = strides[dim] * step if length >= 0 else -1
-    return view.offset == offset and view.strides == tuple([s for s in strides if s >= 0])
-
-
-def _is_its_row(value: Any, whole: Any, keys: tuple[Any, ...]) -> bool:
-    """`_is_itself` of one int as the key, as loops over rows have it."""
-    view, key = value._view, keys[0]
-    if len(keys) != 1 or type(key) is not int or key < 0 or not whole.shape or view is None or value._rg:
-        return False
-    aval, strides = aval_of_tensor(value), contiguous_strides(whole.shape)
-    if aval.dtype is not whole.dtype or aval.dtype.kind == "c" or aval.shape != whole.shape[1:]:
-        return False
-    return view.offset == key * strides[0] and view.strides == strides[1:]
-
-
-def _again(rec: Any, t: Tensor, storage: Any, whole: Value) -> None:
-    """A new version of the same content: what `t[keys] += ...` ends with."""
-    made = rec.alias(whole)
-    put_content(storage, made)
-    t._value = made
-
-
-def _source(rec: Any, value: Any, storage: Any) -> Any:
-    """The content of what is written to a part of `storage`; None where that is for the general way."""
-    if value._rg and rec.grad_enabled:
-        return None
-    own = value._storage
-    if own is None:
-        return value._value
-    if own is storage or own.siblings is not None or (value._view is not None and rec.grad_enabled and needs_grad(value)):
-        return None
-    return content_of(value)
-
-
 def _place(k: Tensor) -> Any:
     """The int that a 0-dim tensor of integers is, if that is known; else itself."""
     aval = k._aval
@@ -411,32 +321,6 @@ def _place(k: Tensor) -> Any:
         return k
     found = number_of(per_thread.recorder, k, aval.dtype)
     return found if found is not None else k.__index__() if k._content().readable else k
-
-
-def _fits(k: Any, n: int) -> bool:
-    """Whether an int is within a dimension of n elements; whether a slice is one of ints that goes forward."""
-    if type(k) is int:
-        return -n <= k < n
-    begin, end, step = k.start, k.stop, k.step
-    return (begin is None or type(begin) is int) and (end is None or type(end) is int) and (step is None or (type(step) is int and step > 0))
-
-
-def _is_whole(k: slice, n: int) -> bool:
-    """Whether a slice leaves nothing out, as PyTorch looks at it: counted from the end it is one, whatever it begins with."""
-    return (k.start is None or k.start == 0) and (k.stop is None or k.stop >= n) and (k.step is None or k.step == 1)
-
-
-def _bounds(k: slice, n: int) -> tuple[int, int, int]:
-    """Where a slice of n elements begins, how many it has, and how far they are from one another."""
-    try:
-        first = 0 if k.start is None else k.start
-        last = n if k.stop is None else k.stop
-        step = 1 if k.step is None else k.step
-    except OverflowError:  # C's numbers are shorter than Python's
-        first, last, step = k.indices(n)
-    first = min(n, first) if first >= 0 else max(0, first + n)
-    last = min(n, last) if last >= 0 else max(0, last + n)
-    return first, 1 + (last - first - 1) // step if first < last else 0, step
 
 
 def made_together(t: Tensor, outs: tuple[Tensor, ...], dim: int, parts: list[tuple[int, int]], drop: bool, node: str) -> tuple[Tensor, ...]:

@@ -11,13 +11,12 @@ from torchgrad_jax.calling.generate import inplace_of
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.calling.recalled import recalling
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.elements import put_picked_at_hand
+from torchgrad_jax.core.elements import put_part, put_picked_at_hand
 from torchgrad_jax.core.level import in_transform
 from torchgrad_jax.core.made import created, wrap
 from torchgrad_jax.core.order import plain
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import beside, indexed, part_of, picked_beside, viewed
-from torchgrad_jax.core.viewing import put as put_plainly
 from torchgrad_jax.core.writing import apply_inplace, check_writable, fill_, warn_of_lost_parts
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import broadcast_shapes
@@ -159,7 +158,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if number or type(value) is Tensor:
         keys = key if type(key) is tuple else (key,)
         given: Any = value if type(value) is Tensor else promotion.fitting(value, self._aval.dtype)
-        if put_plainly(self, keys, given) or put_picked_at_hand(self, keys, given) or (number and _filled(self, key, value)):
+        if put_part(self, keys, given) or put_picked_at_hand(self, keys, given) or (number and _filled(self, key, value)):
             return
     if type(key) is list or (type(key) is tuple and list in map(type, key)):
         key = _with_lists(self, key)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.calling.expecting import not_a_tensor
-from torchgrad_jax.calling.generate import writing_of_two
+from torchgrad_jax.calling.generate import announce_writing, writing_of_two
 from torchgrad_jax.calling.out import check_out, write_out
 from torchgrad_jax.calling.overrides import Public, announce, guard
 from torchgrad_jax.calling.public import public
 from torchgrad_jax.core.called import MISSING, binary, unary
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import Called, Products, product_of, write_of_two, write_plainly
+from torchgrad_jax.core.hot import Called, Products, Writing, product_of, write_plainly
 from torchgrad_jax.core.hot import of_two as of_two_tensors
 from torchgrad_jax.core.level import by_parts
 from torchgrad_jax.core.made import created
@@ -102,13 +102,11 @@ def _inplace_with_alpha(name: str) -> Any:
     write.__doc__ = f"In-place version of `{name}`."
     general = guard(write, public)
 
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if len(args) == 1 and type(args[0]) in (Tensor, float, int):
-            if not kwargs:
-                return write_of_two(bound, general, self, args[0])
+    def with_names(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if len(args) == len(kwargs) == 1 and type(args[0]) in (Tensor, float, int):
             plain = type(self) is Tensor or type(self) is Parameter
             alpha = kwargs.get("alpha")
-            if plain and len(kwargs) == 1 and type(alpha) in (float, int) and not per_thread.recorder.rare:
+            if plain and type(alpha) in (float, int) and not per_thread.recorder.rare:
                 other = args[0]
                 # Of real floating-point tensors no other alpha is to be told apart, and none to be refused.
                 if alpha != 1 and type(other) is Tensor and self._aval.dtype.kind == other._aval.dtype.kind == "f":
@@ -116,9 +114,7 @@ def _inplace_with_alpha(name: str) -> Any:
                 return write(self, other, alpha=alpha)
         return general(self, *args, **kwargs)
 
-    call.__name__, call.__qualname__, call.__doc__ = write.__name__, write.__qualname__, write.__doc__
-    announce(call, public)
-    return call
+    return announce_writing(write, public, Writing(bound, with_names, True))
 
 
 add = public("torch.add")(_with_alpha("add", "torch"))

@@ -1,5 +1,6 @@
 cimport cython
 
+from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.recorder cimport Recorder
 from torchgrad_jax.runtime.value cimport Aval, Value
 
@@ -13,6 +14,10 @@ cpdef object number_for(object value, str kind)
 cpdef object rounded(object value, str kind)
 cpdef Value computed(str name, object a, object b, Aval aval)
 cpdef object part_of(object memory, tuple shape, object strides, Py_ssize_t offset)
+@cython.locals(offset=Py_ssize_t, number=int)
+cpdef object change(object memory, str name, tuple place, object given, object context)
+@cython.locals(offset=Py_ssize_t)
+cpdef object put(object memory, tuple place, object given)
 @cython.locals(array=object)
 cpdef object writable(Value whole, Py_ssize_t holders)
 cpdef Value content(object array, object aval)

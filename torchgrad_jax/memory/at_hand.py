@@ -18,6 +18,7 @@ import numpy as np
 
 from torchgrad_jax.runtime import modes
 from torchgrad_jax.runtime.device import CPU
+from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.observing import observer
 from torchgrad_jax.runtime.recorder import Recorder
 from torchgrad_jax.runtime.value import Value, aval_of, constant, watches
@@ -35,7 +36,9 @@ OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": lambda a, b: a if a > b or a != a else b if a != b or a else a + b,
 }  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-CHANGES: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide}
+# The operations that change a part of memory in place, each at its number for C.
+CHANGES: dict[str, Any] = {"add": (0, np.add), "sub": (1, np.subtract), "mul": (2, np.multiply), "div": (3, np.true_divide)}
+_SET = 4
 # So many elements of a part are changed at once; more are recorded, as they may be with others.
 MOST_CHANGED = 1 << 14
 OF_ONE: dict[str, Callable[[Any], Any]] = {"clone": operator.pos, "neg": operator.neg, "abs": abs}
@@ -110,6 +113,23 @@ def part_of(memory: Any, shape: tuple[int, ...], strides: tuple[int, ...], offse
     return _ndarray(shape, memory.dtype, memory, offset * size, tuple([n * size for n in strides]))
 
 
+def change(memory: Any, name: str, place: tuple[Any, ...], given: Any, context: Any) -> None:
+    """Change the part of an array that `part_of` makes of a place, its shape, strides and offset, by an array of its shape and dtype, which does not
+    overlap it, or a number. context: of `contextvars`, in which NumPy computes without complaints."""
+    shape, strides, offset = place
+    number, function = CHANGES[name]
+    if not of_c.changed(memory, number, shape, strides, offset, given):
+        part = part_of(memory, shape, strides, offset)
+        context.run(function, part, given, part)
+
+
+def put(memory: Any, place: tuple[Any, ...], given: Any) -> None:
+    """Set the part of an array as `change` changes it."""
+    shape, strides, offset = place
+    if not of_c.changed(memory, _SET, shape, strides, offset, given):
+        part_of(memory, shape, strides, offset)[...] = given
+
+
 def places_in(array: Any) -> tuple[Any, ...]:
     """What `np.nonzero` gives, which takes six times as long where there are several dimensions."""
     if array.ndim < 2:
@@ -134,13 +154,13 @@ def writable(whole: Value, holders: int) -> Any:
         array = whole.array
     else:
         array = whole.array.copy()
-    array.setflags(write=True)
+    of_c.set_writable(array, True)
     return array
 
 
 def content(array: Any, aval: Any) -> Value:
     """What was written to, as a content again."""
-    array.setflags(write=False)
+    of_c.set_writable(array, False)
     return constant(array, aval)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.calling.generate import function_of, inplace_of
+from torchgrad_jax.calling.generate import function_of, inplace_of, writings
 from torchgrad_jax.calling.overrides import announce, is_declined, is_tensor_of_pytorchs, overrides, publics
 from torchgrad_jax.calling.public import public, published
 from torchgrad_jax.core.called import of_function
 from torchgrad_jax.core.dispatch import apply
-from torchgrad_jax.core.hot import operator_of, product_operator
+from torchgrad_jax.core.hot import operator_of, product_operator, writing_operator
 from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.core.viewing import viewed
 from torchgrad_jax.core.writing import apply_inplace, fill_
@@ -150,6 +150,9 @@ def _set_inplace_operator(name: str, function: Any) -> None:
                 raise
             return NotImplemented
 
+    writing = writings.get(function)
+    if writing is not None:
+        dunder = writing_operator(writing, dunder)
     functools.update_wrapper(dunder, function)
     public = publics.get(function)
     if public is not None and "__" in public.name:

@@ -47,6 +47,6 @@ def _is_of_library(cls: type) -> bool:
 
 def begin() -> None:
     """Let functions reach modules from now on, and the hooks of all modules. What is put in the place of their names is noticed."""
-    watch(sys.modules["torchgrad_jax.nn"], sys.modules["torchgrad_jax.nn.functional"])
+    watch(sys.modules["torchgrad_jax.nn"])
     objects.append((Module, look_into))
     everywhere.extend(hooks_of_all)

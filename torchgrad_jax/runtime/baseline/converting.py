@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -77,24 +78,41 @@ def with_numbers(calls: list[tuple[Any, ...]], places: dict[int, Any]) -> tuple[
     """Calls as `carry_out` makes them, without those that do no more than convert a number, and what makes a number from Python's for each place.
     places: what has made them so far. Parts that begin at a number are given Python's own."""
     by_index: Any
-    kept, made = [], dict(places)
+    kept, made, touched, uses = [], dict(places), set[int](), _uses(calls, places)
     for i, call in enumerate(calls):
-        function, arity, a, b, _, operands, out = call
-        if arity == 1 and a == out and function in of_numbers and made.get(a) in (np.float64, np.int64) and _comes_first(kept, a):
+        function, arity, a, b, _, _, out = call
+        if arity == 1 and a == out and function in of_numbers and made.get(a) in (np.float64, np.int64) and a not in touched:
             made[a] = _from_python(of_numbers[function])
             continue
         by_index = getattr(getattr(function, "func", None), "by_index", None)
-        alone = arity == 2 and places.get(b) is np.int64 and _comes_first(kept, b)
-        if by_index is not None and alone and (out == b or not _is_read(calls[i + 1 :], b)):
+        alone = arity == 2 and places.get(b) is np.int64 and b not in touched
+        if by_index is not None and alone and (out == b or not _is_read(uses[b], i)):
             made[b] = int
             call = (by_index(**function.keywords), *call[1:])
         kept.append(call)
+        touched.update(call[5], _written_by(call))
     return kept, made
 
 
-def _comes_first(before: list[tuple[Any, ...]], place: int) -> bool:
-    """Whether nothing was read from or written to a place so far."""
-    return all([place != call[6] and place not in call[5] for call in before])
+def _written_by(call: tuple[Any, ...]) -> Iterable[int]:
+    """The places that a call writes to: a slice stands for several results."""
+    out = call[6]
+    return range(out.start, out.stop) if type(out) is slice else (out,)
+
+
+def _uses(calls: list[tuple[Any, ...]], places: Iterable[int]) -> dict[int, list[tuple[int, bool]]]:
+    """Which calls read each of these places, or else write to it, and whether they read it."""
+    found: dict[int, list[tuple[int, bool]]] = {place: [] for place in places}
+    for i, call in enumerate(calls):
+        for place in {*call[5], *_written_by(call)}:
+            if place in found:
+                found[place].append((i, place in call[5]))
+    return found
+
+
+def _is_read(uses: list[tuple[int, bool]], at: int) -> bool:
+    """Whether what is in a place will be read after a call."""
+    return next((reads for i, reads in uses if i > at), False)
 
 
 def _to_integer(source: np.dtype, target: np.dtype) -> Any:
@@ -112,16 +130,6 @@ def _to_integer(source: np.dtype, target: np.dtype) -> Any:
         return np.where(x >= above, np.array(info.max, target), np.where(x <= below, np.array(info.min, target), found))
 
     return convert
-
-
-def _is_read(after: list[tuple[Any, ...]], place: int) -> bool:
-    """Whether what is in a place will be read."""
-    for call in after:
-        if place in call[5]:
-            return True
-        if place == call[6]:
-            return False
-    return False
 
 
 @rule("reduce_precision", elementwise=True)

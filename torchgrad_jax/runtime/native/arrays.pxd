@@ -11,6 +11,7 @@ cdef extern from *:
     #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
     #include <numpy/arrayobject.h>
     #include <string.h>
+    #include "torchgrad_jax/runtime/native/parts.h"
     static PyTypeObject* tj_array_type(void) {
         static PyTypeObject* found;
         if (!found) {
@@ -169,6 +170,13 @@ cdef extern from *:
         PyArray_CLEARFLAGS(a, NPY_ARRAY_WRITEABLE);
         return 1;
     }
+    /* Whether an array may be written to is set; 0 where it is no array. */
+    static int tj_set_writable(PyObject* array, int may_be) {
+        if (!tj_is_array(array)) { return 0; }
+        if (may_be) { PyArray_ENABLEFLAGS((PyArrayObject*)array, NPY_ARRAY_WRITEABLE); }
+        else { PyArray_CLEARFLAGS((PyArrayObject*)array, NPY_ARRAY_WRITEABLE); }
+        return 1;
+    }
     static inline Py_ssize_t tj_width(char letter) {
         switch (letter) {
             case '?': case 'b': case 'B': return 1;
@@ -207,9 +215,53 @@ cdef extern from *:
         view->len = count * view->itemsize;
         return 1;
     }
+    /* Change, or set, what lies, by strides and from an offset in elements, in an array in the order of rows. given: an array of its shape and dtype, of a number
+       if it has no dimensions, or a number of Python's. 0 where nothing was done, -1 with an exception. */
+    static int tj_changed(PyObject* array, int change, PyObject* shape, PyObject* strides, Py_ssize_t offset, PyObject* given) {
+        int64_t dims[TJ_PART_DIMS], by[TJ_PART_DIMS], of[TJ_PART_DIMS];
+        union { float f; double d; int32_t i; int64_t l; } number;
+        const char* from = (const char*)&number;
+        PyArrayObject* a = (PyArrayObject*)array;
+        Py_ssize_t ndim = PyTuple_GET_SIZE(shape), i, size;
+        char letter;
+        if (!tj_is_array(array) || ndim > TJ_PART_DIMS || !PyArray_ISCARRAY(a) || !PyArray_ISNOTSWAPPED(a)) { return 0; }
+        letter = PyArray_DESCR(a)->type;
+        size = PyArray_ITEMSIZE(a);
+        for (i = 0; i < ndim; i++) {
+            dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+            by[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, i)) * size;
+            of[i] = 0;
+        }
+        if (PyErr_Occurred()) { return -1; }
+        if (tj_is_array(given)) {
+            PyArrayObject* g = (PyArrayObject*)given;
+            if (PyArray_DESCR(g)->type != letter || !PyArray_ISALIGNED(g) || !PyArray_ISNOTSWAPPED(g)) { return 0; }
+            if (PyArray_NDIM(g)) {
+                if (PyArray_NDIM(g) != ndim) { return 0; }
+                for (i = 0; i < ndim; i++) {
+                    if (PyArray_DIM(g, (int)i) != dims[i]) { return 0; }
+                    of[i] = PyArray_STRIDE(g, (int)i);
+                }
+            }
+            from = PyArray_BYTES(g);
+        } else if (letter == 'f' || letter == 'd') {
+            double found = PyFloat_AsDouble(given);
+            if (found == -1.0 && PyErr_Occurred()) { return -1; }
+            if (letter == 'f') { number.f = (float)found; } else { number.d = found; }
+        } else if (letter != 'i' && (letter != 'l' || size != 8)) {
+            return 0;
+        } else {
+            long long found = PyLong_AsLongLong(given);
+            if (found == -1 && PyErr_Occurred()) { return -1; }
+            if (letter == 'i') { number.i = (int32_t)found; } else { number.l = found; }
+        }
+        return tj_change_part(change, letter, PyArray_BYTES(a) + offset * size, from, (int)ndim, size, dims, by, of);
+    }
     #endif
     """
+    int tj_changed(object array, int change, tuple shape, tuple strides, Py_ssize_t offset, object given) except -1
     bint tj_kept(object array) noexcept
+    bint tj_set_writable(object array, bint may_be) noexcept
     int tj_align() except -1
     int tj_is_contiguous(object array) noexcept
     bint tj_view(object array, Py_buffer* view, int flags) noexcept
@@ -225,6 +277,15 @@ cdef inline bint is_contiguous(object array) except -1:
 
 cdef inline object part(object array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize_t length, Py_ssize_t step):
     return tj_look_at(array, dim, begin, length, step)
+
+
+cdef inline bint changed(object array, int change, tuple shape, tuple strides, Py_ssize_t offset, object given) except -1:
+    return tj_changed(array, change, shape, strides, offset, given)
+
+
+cdef inline object set_writable(object array, bint may_be):
+    if not tj_set_writable(array, may_be):
+        array.setflags(write=may_be)
 
 
 cdef inline bint kept(object array) noexcept:

@@ -31,6 +31,11 @@ def kept(array: Any) -> bool:
     return True
 
 
+def set_writable(array: Any, may_be: bool) -> None:
+    """Let an array, which is memory of its own, be written to, or not any more."""
+    array.setflags(write=may_be)
+
+
 def part(array: Any, dim: int, begin: int, length: int, step: int) -> Any:
     """A view of `length` slices of an array along `dim`, every `step`-th, from `begin` on, or of that one, without the dimension, if `length` is
     negative. None where not all of them are inside."""
@@ -39,3 +44,9 @@ def part(array: Any, dim: int, begin: int, length: int, step: int) -> Any:
         return None
     piece = begin if length < 0 else slice(begin, begin + span, step)
     return array[(*(slice(None),) * dim, piece, ...)]
+
+
+def changed(array: Any, change: int, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, given: Any) -> bool:
+    """Change the part of an array, in the order of rows, that lies by these strides, and from an offset, in elements, in place: add to it, subtract,
+    multiply, divide it by, or set it to an array of its shape and dtype, or a number. False where nothing was done: here nothing is."""
+    return False
