@@ -57,7 +57,8 @@ cdef bint _is_itself(TensorFields value, tuple place) except -1
 cdef bint _is_its_row(TensorFields value, Aval whole, tuple keys) except -1
 @cython.locals(made=Value)
 cdef object _again(Recorder rec, TensorFields t, object storage, Value whole)
-cpdef bint fits(object k, object n) except -1
-cpdef bint is_whole(slice k, object n) except -1
+@cython.locals(begin=object, end=object, step=object)
+cpdef bint fits(object k, Py_ssize_t n) except -1
+cpdef bint is_whole(slice k, Py_ssize_t n) except -1
 @cython.locals(first=Py_ssize_t, last=Py_ssize_t, step=Py_ssize_t)
 cpdef tuple bounds(slice k, Py_ssize_t n)

@@ -23,10 +23,14 @@ cdef class _Chosen:
     cdef Value value
 
 
-@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, known=_Known, link=LinkFields, links=list, begins=list, out=TensorFields, view=ViewFields, follows=bint, place=Py_ssize_t)
-cpdef object chosen(TensorFields t, tuple keys)
-@cython.locals(found=list, own=Py_ssize_t, numbers=Py_ssize_t)
-cdef object _layout(tuple keys, tuple shape, list begins)
+@cython.locals(parent=ViewFields, rec=Recorder, kind=_Chosen, begins=list, follows=bint)
+cdef object _chosen_by(TensorFields t, tuple keys, Py_ssize_t several)
+@cython.locals(out=TensorFields, known=_Known, place=Py_ssize_t)
+cdef object _followed(TensorFields t, list knowns, list begins)
+@cython.locals(parent=ViewFields, known=_Known, link=LinkFields, links=list, out=TensorFields, view=ViewFields, place=Py_ssize_t, offset=Py_ssize_t, begin=Py_ssize_t)
+cdef object _unread(Recorder rec, TensorFields t, _Chosen kind, list begins)
+@cython.locals(found=list, own=Py_ssize_t, numbers=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
+cdef object _layout(tuple keys, tuple shape, Py_ssize_t several, list begins)
 @cython.locals(out=TensorFields)
 cdef object _one_by_one(TensorFields t, tuple keys)
 @cython.locals(dim=Py_ssize_t, own=Py_ssize_t, several=Py_ssize_t)
@@ -47,7 +51,8 @@ cdef Beside _beside
 cdef class _Known:
     cdef Called called
     cdef public object bound
-    cdef object link, strides, offset, step, plain
+    cdef object link, strides, plain
+    cdef Py_ssize_t offset, step
     cdef bint rows, begins
 
 
@@ -62,7 +67,7 @@ cpdef _Known _known_view(object name, TensorFields t, tuple arguments)
 cpdef object _made(TensorFields t, _Known known, TensorFields out, tuple links, object offset, object node=*)
 @cython.locals(known=_Known, link=LinkFields, made=list, links=list)
 cpdef tuple made_together(TensorFields t, object outs, object dim, object parts, bint drop, object node)
-@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t, own=Py_ssize_t)
+@cython.locals(shape=tuple, used=Py_ssize_t, count=Py_ssize_t)
 cpdef object indexed(TensorFields t, tuple keys)
 @cython.locals(index=TensorFields, at=Py_ssize_t, i=Py_ssize_t, used=Py_ssize_t, dim=Py_ssize_t, several=Py_ssize_t)
 cpdef object part_beside(TensorFields t, tuple keys)

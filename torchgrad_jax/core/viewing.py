@@ -125,24 +125,16 @@ def indexed(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
             return None
     if used > len(shape) or count > 1 or View.replayed_somewhere:
         return None
-    own = 0
-    for k in keys:
-        if k is Ellipsis:
-            own += len(shape) - used
-        elif k is not None:
-            if not fits(k, shape[own]):
-                return None
-            own += 1
-    return chosen(t, keys)
+    return _chosen_by(t, keys, len(shape) - used)
 
 
-def _one_by_one(t: Tensor, keys: tuple[Any, ...]) -> Tensor:
-    """The view that keys make which fit the tensor, each a view of the one before."""
+def _one_by_one(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
+    """The view that keys make which fit the tensor, each a view of the one before; None for all of it."""
     out = t
     begins: list[Any] = []
     for name, arguments in _operations(keys, t._aval.shape, begins):
         out = viewed_as(name, out, arguments) if name == "unsqueeze" else part_of(name, out, begins.pop(0), arguments)
-    return out
+    return None if out is t else out
 
 
 def _operations(keys: tuple[Any, ...], shape: tuple[int, ...], begins: list[Any]) -> list[tuple[str, tuple[Any, ...]]]:
@@ -204,36 +196,48 @@ _chosen = Memo()
 _OF_INT, _OF_NONE, _OF_SEVERAL, _OF_WHOLE = -1, -2, -3, -4
 
 
-def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
-    """The view of `t` that ints, slices of ints, None and ... make which fit its dimensions; None where that is all of it. Where no graph follows it
-    is recorded when somebody reads it: most elements, and many parts, are written to, or looked at where they lie."""
+def _chosen_by(t: Tensor, keys: tuple[Any, ...], several: int) -> Tensor | None:
+    """The view of `t` that ints, slices, None and ..., which stands for `several` dimensions, make; None where that is all of it, or they do not fit.
+    Where no graph follows it is recorded when somebody reads it: most elements, and many parts, are written to, or looked at where they lie."""
     parent, rec = t._view, per_thread.recorder
-    follows = rec.grad_enabled and (t._rg if parent is None else needs_grad(t))
-    if follows or rec.rare or rec.inference or _observed["active"] or type(t._shared() if t._storage is None else t._storage) is not Storage:
-        out = _one_by_one(t, keys)
-        return None if out is t else out
-    shape = aval_of_tensor(t).shape
     begins: list[Any] = []
-    layout = _layout(keys, shape, begins)
+    layout = _layout(keys, aval_of_tensor(t).shape, several, begins)
+    if layout is None:
+        return None
+    if rec.rare or rec.inference or _observed["active"] or type(t._shared() if t._storage is None else t._storage) is not Storage:
+        return _one_by_one(t, keys)
     key = (layout, t._value.aval, None if parent is None else parent.strides)
     found = _chosen.get(key)
     kind: _Chosen = _chosen.keep(key, _Chosen(t, keys)) if found is None else found
     if not kind.knowns:
         return None
-    links: list[Any] = []
-    offset, place = 0 if parent is None else parent.offset, 0
+    follows = rec.grad_enabled and (t._rg if parent is None else needs_grad(t))
+    return _followed(t, kind.knowns, begins) if follows else _unread(rec, t, kind, begins)
+
+
+def _followed(t: Tensor, knowns: list[Any], begins: list[Any]) -> Tensor:
+    out, place = t, 0
+    for known in knowns:
+        out = made_again(known, out, begins[place] if known.begins else None)
+        place += known.begins
+    return out
+
+
+def _unread(rec: Any, t: Tensor, kind: _Chosen, begins: list[Any]) -> Tensor:
+    parent, links, place = t._view, [], 0
+    offset = 0 if parent is None else parent.offset
     known: Any = None
     for known in kind.knowns:
+        offset += known.offset
         if known.begins:
             begin = begins[place]
-            place += 1
             link: Link = blank.link(Link)
             link.read, link.write, link.numbers = known.bound, None, (begin,)
-            offset += known.offset + begin * known.step
+            links.append(link)
+            offset += begin * known.step
+            place += 1
         else:
-            link = known.link
-            offset += known.offset
-        links.append(link)
+            links.append(known.link)
     out = wrap(kind.value)
     view = view_of(t, tuple(links), known.strides, offset, "default" if rec.grad_enabled else "no_grad")
     view.seen, view.plain, view.rows = UNREAD, known.plain, known.rows
@@ -241,29 +245,39 @@ def chosen(t: Tensor, keys: tuple[Any, ...]) -> Tensor | None:
     return out
 
 
-def _layout(keys: tuple[Any, ...], shape: tuple[int, ...], begins: list[Any]) -> Any:
-    """What keys that fit a shape are, but for the numbers where they begin, which `begins` gets: how many there are where all are ints."""
+def _layout(keys: tuple[Any, ...], shape: tuple[int, ...], several: int, begins: list[Any]) -> Any:
+    """What keys are, but for the numbers where they begin, which `begins` gets: how many there are where all are ints. None where they do not fit."""
     found: list[Any] = []
     own = numbers = 0
-    for k in keys:
-        if type(k) is int:
-            begins.append(k + shape[own] if k < 0 else k)
-            found.append(_OF_INT)
-            own += 1
-            numbers += 1
-        elif k is None:
-            found.append(_OF_NONE)
-        elif k is Ellipsis:
-            found.append(_OF_SEVERAL)
-            own += len(shape) - sum([k is not None for k in keys]) + 1
-        else:
-            if is_whole(k, shape[own]):
-                found.append(_OF_WHOLE)
+    try:
+        for k in keys:
+            if k is None:
+                found.append(_OF_NONE)
+            elif k is Ellipsis:
+                found.append(_OF_SEVERAL)
+                own += several
+            elif type(k) is int:
+                n, begin = shape[own], k
+                if begin < 0:
+                    begin += n
+                if not 0 <= begin < n:
+                    return None
+                begins.append(begin)
+                found.append(_OF_INT)
+                own += 1
+                numbers += 1
+            elif not fits(k, n := shape[own]):
+                return None
             else:
-                first, length, step = bounds(k, shape[own])
-                begins.append(first)
-                found += (length, step)
-            own += 1
+                if is_whole(k, n):
+                    found.append(_OF_WHOLE)
+                else:
+                    first, length, step = bounds(k, n)
+                    begins.append(first)
+                    found += (length, step)
+                own += 1
+    except OverflowError:  # C's numbers are shorter than Python's
+        return None
     return numbers if numbers == len(keys) else tuple(found)
 
 

@@ -18,7 +18,7 @@ from torchgrad_jax.runtime.baseline.carrying import Taken
 from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.indexing import add_rows
 from torchgrad_jax.runtime.baseline.loops import LAST, LEAST, MOST, SUM, along, are_beside
-from torchgrad_jax.runtime.native.handlers import are_within, ordered, searched
+from torchgrad_jax.runtime.native.handlers import are_within, ordered, searched, taken
 from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
@@ -59,10 +59,11 @@ def _told(shape: Shape, dtype: np.dtype, checked: bool) -> Any:
 def reading(
     read: Callable[..., Array], shape_of: Callable[..., Shape | None], inside: Callable[..., bool] | None = None,
     outcome: Callable[..., Array] | None = None, clipped: Callable[..., tuple[Any, ...]] | None = None, picks: bool = True,
-    steps: Callable[..., Any] | None = None,
+    steps: Callable[..., Any] | None = None, at_once: Callable[..., Array | None] | None = None,
 ) -> Forms:  # fmt: skip
     """The form of an operator that reads, or adds, at indices, or of its checked twin. read: at indices in range. inside: whether they are; outcome:
-    what the twin says of those that are not, and clipped: its operands with these in range."""
+    what the twin says of those that are not, and clipped: its operands with these in range. at_once: reads where they are in range; None for others,
+    and for what it does not know."""
 
     def result(x: Array, *rest: Any, **statics: Any) -> Any:
         shape = shape_of(x, *rest, **statics) if x.size else None
@@ -70,6 +71,8 @@ def reading(
 
     def checked(x: Array, *rest: Any, **statics: Any) -> Any:
         assert inside is not None and outcome is not None and clipped is not None
+        if at_once is not None and (found := at_once(x, *rest, **statics)) is not None:
+            return found, RIGHT
         if inside(x, *rest, **statics):
             return read(x, *rest, **statics), RIGHT
         return read(*clipped(x, *rest, **statics), **statics), outcome(x, *rest, **statics)
@@ -89,7 +92,8 @@ def in_range(index: Array, size: int, low: int = 0) -> bool:
 
 def _index(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
     if len(indices) == 1:
-        return x.take(indices[0], dims[0])
+        found = taken(x, indices[0], dims[0])
+        return x.take(indices[0], dims[0]) if found is None else found
     key: list[Any] = [_ALL] * x.ndim
     for index, dim in zip(indices, dims, strict=True):
         key[dim] = index
@@ -111,6 +115,10 @@ def _all_clipped(x: Array, indices: Sequence[Array], dims: Shape) -> tuple[Any, 
     return x, [np.clip(np.where(i < 0, i + x.shape[d], i), 0, x.shape[d] - 1) for i, d in zip(indices, dims, strict=True)]
 
 
+def _taken(x: Array, indices: Sequence[Array], dims: Shape) -> Array | None:
+    return taken(x, indices[0], dims[0]) if len(indices) == 1 else None
+
+
 def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
     for place, (i, d) in enumerate(zip(indices, dims, strict=True)):
         n = x.shape[d]
@@ -121,7 +129,7 @@ def _first_outside(x: Array, indices: Sequence[Array], dims: Shape) -> Array:
 
 
 index = reading(_index, _index_shape, steps=lambda x, indices, dims: [(Taken(dims[0]), (0, 1))] if len(indices) == 1 else None)
-index_checked = reading(_index, _index_shape, _are_inside, _first_outside, _all_clipped)
+index_checked = reading(_index, _index_shape, _are_inside, _first_outside, _all_clipped, at_once=_taken)
 masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
                       lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip
 
@@ -185,7 +193,9 @@ index_vjp = Forms(_added_at, _added_at_result, True)
 
 
 def _rows(x: Array, index: Array, dim: int) -> Array:
-    return x.take(index if index.ndim else index.reshape(1), dim)
+    index = index if index.ndim else index.reshape(1)
+    found = taken(x, index, dim)
+    return x.take(index, dim) if found is None else found
 
 
 def _rows_shape(x: Array, index: Array, dim: int) -> Shape | None:

@@ -35,7 +35,7 @@ from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, large_int, per_t
 from torchgrad_jax.runtime.user_code import warn_user
 from torchgrad_jax.runtime.value import Value, aval_of, constant
 
-_INT64 = np.dtype(np.int64)
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 _ONE = (int, slice, Tensor)
 _MASKS = "?B"  # the dtypes of masks, the second of which is deprecated as one
 ZERO_DIM = "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number"
@@ -54,7 +54,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if self._aval.device is not CPU:
         key = _beside(self, key)
     if type(key) is Tensor and key._aval.ndim and self._aval.ndim:
-        if key._aval.dtype == np.int64:
+        if key._aval.dtype is _INT64:
             return _rows(self, key)
         if _is_mask_of(self, key):
             return _where_true(self, key)
@@ -111,7 +111,7 @@ def _rows(self: Tensor, key: Tensor) -> Tensor:
 
 def _is_mask_of(t: Tensor, key: Tensor) -> bool:
     mask = key._aval
-    return mask.dtype == np.bool_ and mask.ndim > 0 and mask.shape == t._aval.shape[: mask.ndim]
+    return mask.dtype is _BOOL and mask.ndim > 0 and mask.shape == t._aval.shape[: mask.ndim]
 
 
 def _where_true(self: Tensor, mask: Tensor) -> Tensor:

@@ -203,7 +203,8 @@ class Taken:
         self.dim = dim
 
     def __call__(self, x: Any, index: Any) -> Any:
-        return x.take(index, self.dim)
+        found = of_c.taken(x, index, self.dim)
+        return x.take(index, self.dim) if found is None else found
 
 
 class Spread:

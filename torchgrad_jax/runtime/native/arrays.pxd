@@ -161,6 +161,56 @@ cdef extern from *:
         }
         return found;
     }
+    #define TJ_TAKE(kind, each) for (i = 0; i < outer; i++, from += n * by) {                                            \
+        for (j = 0; j < count; j++, to += each) {                                                                      \
+            const char* x = from + (places[j] < 0 ? places[j] + n : places[j]) * by;                                   \
+            kind;                                                                                                      \
+        }                                                                                                              \
+    }
+    /* What an array has along `dim` at the places of another one, of int64, which count from the end where they are less than 0. None where they are not
+       all in range, or one of the two does not lie in the order of rows; along the first dimension its slices may lie apart. */
+    static PyObject* tj_taken(PyObject* array, PyObject* index, Py_ssize_t dim) {
+        PyArrayObject *a = (PyArrayObject*)array, *at = (PyArrayObject*)index;
+        Py_ssize_t shape[64], count, outer = 1, inner, by, n, i, j;
+        const int64_t* places;
+        const char* from;
+        char* to;
+        int ndim, d, of;
+        PyObject* found;
+        if (!tj_knows_numpy()) { return NULL; }
+        if (!tj_is_array(array) || !tj_is_array(index) || !PyArray_ISBEHAVED_RO(a) || !PyArray_ISCARRAY_RO(at)) { Py_RETURN_NONE; }
+        ndim = PyArray_NDIM(a);
+        of = PyArray_NDIM(at);
+        if (dim < 0 || dim >= ndim || ndim - 1 + of > 64 || PyDataType_REFCHK(PyArray_DESCR(a)) || PyArray_DESCR(at)->kind != 'i'
+            || PyArray_ITEMSIZE(at) != 8) { Py_RETURN_NONE; }
+        places = (const int64_t*)PyArray_DATA(at);
+        count = PyArray_SIZE(at);
+        n = PyArray_DIM(a, (int)dim);
+        for (j = 0, i = 0; j < count; j++) { i |= (uint64_t)places[j] + (uint64_t)n >= 2 * (uint64_t)n; }
+        if (i) { Py_RETURN_NONE; }
+        inner = PyArray_ITEMSIZE(a);
+        for (d = ndim - 1; d > dim; d--) {
+            if (PyArray_STRIDE(a, d) != inner && PyArray_DIM(a, d) != 1) { Py_RETURN_NONE; }
+            inner *= PyArray_DIM(a, d);
+        }
+        by = dim ? inner : PyArray_STRIDE(a, 0);
+        if (dim && !PyArray_CHKFLAGS(a, NPY_ARRAY_C_CONTIGUOUS)) { Py_RETURN_NONE; }
+        for (d = 0; d < ndim; d++) {
+            Py_ssize_t size = PyArray_DIM(a, d);
+            if (d < dim) { outer *= size; }
+            if (d != dim) { shape[d < dim ? d : d + of - 1] = size; }
+        }
+        for (d = 0; d < of; d++) { shape[dim + d] = PyArray_DIM(at, d); }
+        found = tj_empty_like(ndim - 1 + of, shape, array);
+        if (!found) { return NULL; }
+        from = PyArray_BYTES(a);
+        to = PyArray_BYTES((PyArrayObject*)found);
+        if (inner == 4) { TJ_TAKE(memcpy(to, x, 4), 4) }
+        else if (inner == 8) { TJ_TAKE(memcpy(to, x, 8), 8) }
+        else if (inner == 16) { TJ_TAKE(memcpy(to, x, 16), 16) }
+        else { TJ_TAKE(memcpy(to, x, (size_t)inner), inner) }
+        return found;
+    }
     static inline int tj_is_contiguous(PyObject* array) {
         return tj_is_array(array) ? PyArray_CHKFLAGS((PyArrayObject*)array, NPY_ARRAY_C_CONTIGUOUS) : -1;
     }
@@ -266,6 +316,7 @@ cdef extern from *:
     int tj_is_contiguous(object array) noexcept
     bint tj_view(object array, Py_buffer* view, int flags) noexcept
     object tj_empty_of(tuple shape, object dtype)
+    object tj_taken(object array, object index, Py_ssize_t dim)
     object tj_look_at(object array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize_t length, Py_ssize_t step)
     object tj_empty_like(int ndim, const Py_ssize_t* shape, object like)
 
@@ -281,6 +332,10 @@ cdef inline object part(object array, Py_ssize_t dim, Py_ssize_t begin, Py_ssize
 
 cdef inline bint changed(object array, int change, tuple shape, tuple strides, Py_ssize_t offset, object given) except -1:
     return tj_changed(array, change, shape, strides, offset, given)
+
+
+cdef inline object taken(object array, object index, Py_ssize_t dim):
+    return tj_taken(array, index, dim)
 
 
 cdef inline object set_writable(object array, bint may_be):

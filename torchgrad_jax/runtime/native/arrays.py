@@ -50,3 +50,9 @@ def changed(array: Any, change: int, shape: tuple[int, ...], strides: tuple[int,
     """Change the part of an array, in the order of rows, that lies by these strides, and from an offset, in elements, in place: add to it, subtract,
     multiply, divide it by, or set it to an array of its shape and dtype, or a number. False where nothing was done: here nothing is."""
     return False
+
+
+def taken(array: Any, index: Any, dim: int) -> Any:
+    """What an array has along a dimension at the places of another one, of int64, which count from the end where they are less than 0. None where they
+    are not all in range, or one of the two does not lie in the order of rows, but for slices along the first dimension; here for all."""
+    return None

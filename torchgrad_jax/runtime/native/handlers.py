@@ -182,6 +182,11 @@ def are_within(index: Any, low: int, size: int) -> bool:
     return ordering.are_within(index, low, size)
 
 
+def taken(x: Any, index: Any, dim: int) -> Any:
+    """See `arrays.taken`."""
+    return arrays.taken(x, index, dim)
+
+
 def searched(x: Any, sought: Any, right: bool) -> Any:
     """What `ordering.search` writes into a new array, None where it cannot."""
     places = arrays.empty(sought.shape, _PLACES)
