@@ -22,7 +22,7 @@ _compile_cache.use()
 from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
-vars(nn).update(_lazy.submodules(nn.__name__, ("functional", "init")), utils=_lazy.subpackage(nn.__name__, "utils"))
+vars(nn).update(_lazy.submodules(nn.__name__, ("functional",)), utils=_lazy.subpackage(nn.__name__, "utils"))
 func = _lazy.subpackage(__name__, "func")
 optim = _lazy.subpackage(__name__, "optim")
 profiler = _lazy.subpackage(__name__, "profiler")

@@ -12,6 +12,7 @@ from torchgrad_jax._ops import OpOverload, OpOverloadPacket
 from torchgrad_jax.calling.for_users import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
 from torchgrad_jax.calling.overrides import NEVER_ASKED, enter_mode, leave_mode, nowrap, publics, state
 from torchgrad_jax.core.tensor import Tensor
+from torchgrad_jax.runtime import lazy as _lazy
 from torchgrad_jax.runtime.recorder import FUNCTIONS as _FUNCTIONS
 
 __all__ = [
@@ -132,6 +133,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
         "torch": torchgrad_jax, "torch.functional": torchgrad_jax, "torch.Tensor": Tensor, "torch.nn.functional": torchgrad_jax.nn.functional,
         "torch.linalg": torchgrad_jax.linalg, "torch.special": torchgrad_jax.special,
     }  # fmt: skip
+    _lazy.load(torchgrad_jax.nn.functional)
     found: dict[Any, list[Callable[..., Any]]] = defaultdict(list)
     for func, public in publics.items():
         space, _, name = public.name.rpartition(".")

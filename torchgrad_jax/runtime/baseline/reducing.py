@@ -92,6 +92,8 @@ def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any
         if x.size >= LEAST:
             x = contiguous(x)
         made = reduced(x, which, first, after)
+        if made is None and (row := contiguous(x)) is not x:  # the bits are to be those of a copy
+            made = reduced(row, which, first, after)
         if made is None:
             return otherwise(x)
         for start, end in others:
