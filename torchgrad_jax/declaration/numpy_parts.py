@@ -83,7 +83,14 @@ def _pieces(dim: int, parts: tuple[tuple[int, int], ...], size: int) -> list[tup
 
 def unbind(x: Array, dim: int, parts: Sequence[tuple[int, int]]) -> tuple[Array, ...]:
     """The slices along `dim`, views."""
-    return tuple([narrow(x, dim, begin, 1).squeeze(dim) for begin, _ in parts])
+    return tuple([x[key] for key in _slices(dim, tuple([begin for begin, _ in parts]), x.shape[dim])])
+
+
+@lru_cache(4096)
+def _slices(dim: int, begins: tuple[int, ...], size: int) -> list[tuple[Any, ...]]:
+    if not all([0 <= begin < size for begin in begins]):
+        raise ValueError("a part that is not inside")
+    return [(*(_ALL,) * dim, begin, ...) for begin in begins]
 
 
 PUT_KINDS = "fdbhilqB?"

@@ -398,11 +398,11 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 def _counted(minlength: int, input: Tensor, weights: Tensor | None = None) -> Tensor:
     values = np.asarray(input._concrete())
-    if values.size and values.min() < 0:
+    if values.size and np.minimum.reduce(values) < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and weights._aval.shape != input._aval.shape:
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    length = builtins_max(int(values.max()) + 1 if values.size else 0, minlength)
+    length = builtins_max(int(np.maximum.reduce(values)) + 1 if values.size else 0, minlength)
     layout = (ARRAY, _NONE if weights is None else ARRAY, Static(length))
     return apply(registry["_bincount"].bind(layout), (input,) if weights is None else (input, weights))
 

@@ -57,6 +57,12 @@ cdef class Taken:
     cdef public Py_ssize_t dim
 
 
+cdef class Reduced:
+    cdef public int which, first, after
+    cdef public list others
+    cdef public object otherwise
+
+
 cdef class Spread:
     cdef public object count, index, dtype
     cdef public tuple shape

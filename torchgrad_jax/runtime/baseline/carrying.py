@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import Chain
 from torchgrad_jax.runtime.baseline.broadcasting import repeated
-from torchgrad_jax.runtime.baseline.copying import contiguous, in_one_piece, joined, stacked
+from torchgrad_jax.runtime.baseline.copying import LEAST, contiguous, in_one_piece, joined, stacked
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
 
@@ -205,6 +205,29 @@ class Taken:
     def __call__(self, x: Any, index: Any) -> Any:
         found = of_c.taken(x, index, self.dim)
         return x.take(index, self.dim) if found is None else found
+
+
+class Reduced:
+    """The function of a step that reduces runs of neighbouring dimensions by C's loops, one after the other, the last one first: (where it begins,
+    where it ends), the first of them by itself. which: as `reducing` tells it; otherwise: what does of arrays that there are no loops for."""
+
+    __slots__ = ("which", "first", "after", "others", "otherwise")
+
+    def __init__(self, which: int, runs: list[tuple[int, int]], otherwise: Any) -> None:
+        (self.first, self.after), *self.others = runs
+        self.which, self.otherwise = which, otherwise
+
+    def __call__(self, x: Any) -> Any:
+        if x.size >= LEAST:
+            x = contiguous(x)
+        made = handlers.reduced(x, self.which, self.first, self.after)
+        if made is None and (row := contiguous(x)) is not x:  # the bits are to be those of a copy
+            made = handlers.reduced(row, self.which, self.first, self.after)
+        if made is None:
+            return self.otherwise(x)
+        for first, after in self.others:
+            made = handlers.reduced(made, self.which, first, after)
+        return made
 
 
 class Spread:

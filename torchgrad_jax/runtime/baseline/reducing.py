@@ -11,11 +11,10 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.blocks import SINGLE, converted, widened
-from torchgrad_jax.runtime.baseline.copying import LEAST, contiguous
+from torchgrad_jax.runtime.baseline.carrying import Reduced
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
 from torchgrad_jax.runtime.native import reducing
-from torchgrad_jax.runtime.native.handlers import reduced
 
 # ---------------------------------------------------------------------- reductions
 
@@ -86,21 +85,7 @@ def _by_loops(which: int, axes: tuple[int, ...], dtype: np.dtype, otherwise: Any
     """By C's loops, one run of neighbouring dimensions after the other, the last one first; or otherwise."""
     if not axes or not _has_loops(dtype, _LETTERS[which]):
         return otherwise
-    (first, after), *others = runs(axes)
-
-    def run(x: Any) -> Any:
-        if x.size >= LEAST:
-            x = contiguous(x)
-        made = reduced(x, which, first, after)
-        if made is None and (row := contiguous(x)) is not x:  # the bits are to be those of a copy
-            made = reduced(row, which, first, after)
-        if made is None:
-            return otherwise(x)
-        for start, end in others:
-            made = reduced(made, which, start, end)
-        return made
-
-    return run
+    return Reduced(which, runs(axes), otherwise)
 
 
 @rule("reduce_or", "reduce_and", "reduce_xor")

@@ -53,6 +53,6 @@ def changed(array: Any, change: int, shape: tuple[int, ...], strides: tuple[int,
 
 
 def taken(array: Any, index: Any, dim: int) -> Any:
-    """What an array has along a dimension at the places of another one, of int64, which count from the end where they are less than 0. None where they
-    are not all in range, or one of the two does not lie in the order of rows, but for slices along the first dimension; here for all."""
+    """What an array has along a dimension at the places of another one, of int64, which count from the end where they are less than 0. None where
+    they are not all in range, or one of the two does not lie in the order of rows, but for slices along the first dimension; here for all."""
     return None
