@@ -151,15 +151,14 @@ def _set_inplace_operator(name: str, function: Any) -> None:
             return NotImplemented
 
     writing = writings.get(function)
-    if writing is not None:
-        dunder = writing_operator(writing, dunder)
-    functools.update_wrapper(dunder, function)
+    operator: Any = dunder if writing is None else writing_operator(writing, dunder)
+    functools.update_wrapper(operator, function)
     public = publics.get(function)
     if public is not None and "__" in public.name:
-        announce(dunder, public)
-        setattr(Tensor, name, dunder)
+        announce(operator, public)
+        setattr(Tensor, name, operator)
     else:
-        _set_dunder(name, dunder)
+        _set_dunder(name, operator)
 
 
 def _install_operator(name: str, function: Any) -> None:
