@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchgrad_jax as torch
+from torchgrad_jax.runtime import execution_mode
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.native.handlers import reduced
 from torchgrad_jax.runtime.native.reducing import LARGEST, SMALLEST, SUM
@@ -103,3 +104,13 @@ def test_tensors_that_lie_otherwise():
     np.testing.assert_allclose(t.t().sum(1).numpy(), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(t[:, ::2].amax(1).numpy(), t.numpy()[:, ::2].max(1))
     np.testing.assert_array_equal(t[None].expand(5, 12, 40).amin((0, 2)).numpy(), t.numpy().min(1))
+
+
+@pytest.mark.parametrize("shape, dims", [((0, 600), (0,)), ((30, 0, 40), (1,)), ((0, 2, 600), (0, 1)), ((20, 0, 40, 3), (1, 3))])
+def test_sums_of_nothing_in_programs_of_xlas(shape, dims):
+    """Of no elements there are no loops, however many sums they come to."""
+    with execution_mode("eager"):
+        t = torch.zeros(shape, requires_grad=True)
+        found = t.sum(dims)
+        found.sum().backward()
+        assert not found.detach().numpy().any() and found.shape == np.zeros(shape).sum(dims).shape and t.grad.shape == t.shape

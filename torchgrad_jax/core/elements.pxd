@@ -2,8 +2,8 @@ cimport cython
 
 from torchgrad_jax.core.fields cimport TensorFields, aval_of_tensor, content_of, needs_grad, offset_of, strides_of
 from torchgrad_jax.core.made cimport wrap
-from torchgrad_jax.memory.at_hand cimport array_of, change, computed, content, number_for, part_of, put, rounded, writable
-from torchgrad_jax.memory.fields cimport StorageFields, ViewFields
+from torchgrad_jax.memory.at_hand cimport array_of, change, computed, number_for, part_of, put, rounded, writable
+from torchgrad_jax.memory.fields cimport CounterFields, StorageFields, ViewFields
 from torchgrad_jax.memory.storage cimport put_content
 from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.recorder cimport Recorder, record
@@ -32,7 +32,7 @@ cpdef bint place_overlaps(tuple place, object t) except -1
 cdef bint _change_part(Recorder rec, str name, TensorFields t, Aval aval, object other) except -1
 @cython.locals(storage=object, plain=StorageFields, whole=Value, aval=Aval)
 cpdef object memory_of(Recorder rec, TensorFields t)
-@cython.locals(storage=StorageFields, whole=Value, made=Value, base=TensorFields, view=ViewFields, held=bint)
+@cython.locals(storage=StorageFields, counter=CounterFields, version=Py_ssize_t, whole=Value, made=Value, base=TensorFields, view=ViewFields, held=bint)
 cdef object _write(TensorFields t, object write, object where, object what)
 @cython.locals(view=ViewFields, place=Py_ssize_t, offset=Py_ssize_t, dim=Py_ssize_t, n=Py_ssize_t, begin=Py_ssize_t)
 cdef Py_ssize_t _place_of(TensorFields t, tuple keys, tuple shape) except -2

@@ -18,7 +18,7 @@ from torchgrad_jax.core.tensor import Tensor
 from torchgrad_jax.declaration.operator import ARRAY, Static
 from torchgrad_jax.declaration.promotion import fitting
 from torchgrad_jax.declaration.strides import contiguous_strides
-from torchgrad_jax.memory.at_hand import CHANGES, MOST_CHANGED, array_of, change, computed, content, number_for, part_of, put, rounded, writable
+from torchgrad_jax.memory.at_hand import CHANGES, MOST_CHANGED, array_of, change, computed, number_for, part_of, put, rounded, writable
 from torchgrad_jax.memory.storage import Storage, put_content
 from torchgrad_jax.operators import registry
 from torchgrad_jax.operators.filling import MOST_PARTS, PUT_KINDS
@@ -27,7 +27,7 @@ from torchgrad_jax.runtime.elsewhere import Elsewhere
 from torchgrad_jax.runtime.keeping import Memo
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.recorder import LEAST_INT, MOST_INT, Recorder, per_thread, record
-from torchgrad_jax.runtime.value import Value
+from torchgrad_jax.runtime.value import Value, constant
 
 
 def put_at_hand(t: Tensor, keys: tuple[Any, ...], value: Any) -> bool:
@@ -245,13 +245,18 @@ def _write(t: Tensor, write: Callable[[Any, Any, Any], object], where: Any, what
     base: Any = t if view is None else view.base
     held = base is not None and base._value is whole
     array = writable(whole, 1 + held)
+    made = constant(array, whole.aval)
+    counter: Any = storage.counter
+    version = counter.version + 1
+    made.version, made.counter = version, counter
+    # An interrupt comes between two lines: it finds all of it or nothing. What is written is written first.
     try:
-        write(array, where, what)
+        if held and base is not None:  # the first content is not held
+            _, counter.version, storage.writes, storage.value, base._value = write(array, where, what), version, storage.writes + 1, made, made
+        else:
+            _, counter.version, storage.writes, storage.value = write(array, where, what), version, storage.writes + 1, made
     finally:
-        made = content(array, whole.aval)
-    put_content(storage, made)
-    if held and base is not None:
-        base._value = made  # the first content is not held
+        of_c.set_writable(array, False)
 
 
 def _put_number(array: Any, place: Any, number: Any) -> None:

@@ -20,7 +20,6 @@ cpdef object change(object memory, str name, tuple place, object given, object c
 cpdef object put(object memory, tuple place, object given)
 @cython.locals(array=object)
 cpdef object writable(Value whole, Py_ssize_t holders)
-cpdef Value content(object array, object aval)
 cpdef tuple _references(Value whole)
 @cython.locals(whole=Value)
 cpdef tuple _references_of_one()

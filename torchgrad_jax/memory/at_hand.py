@@ -158,12 +158,6 @@ def writable(whole: Value, holders: int) -> Any:
     return array
 
 
-def content(array: Any, aval: Any) -> Value:
-    """What was written to, as a content again."""
-    of_c.set_writable(array, False)
-    return constant(array, aval)
-
-
 def _references(whole: Value) -> tuple[int, int]:
     return getrefcount(whole), getrefcount(whole.array)
 

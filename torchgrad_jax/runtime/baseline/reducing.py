@@ -12,6 +12,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.blocks import SINGLE, converted, widened
 from torchgrad_jax.runtime.baseline.carrying import Reduced
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, SORTED, elements
 from torchgrad_jax.runtime.baseline.rules import AnySizes, Same, Unknown, is_floating, is_half, rule
 from torchgrad_jax.runtime.native import reducing
@@ -44,7 +45,7 @@ def _sum(eqn: Any) -> Any:
 @cache
 def summing(axes: tuple[int, ...], dtype: np.dtype) -> Any:
     """What sums arrays of `dtype` over these dimensions."""
-    return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(x, axes, dtype))
+    return _by_loops(reducing.SUM, axes, dtype, lambda x: np.add.reduce(contiguous(x), axes, dtype))  # the bits are those of a copy
 
 
 @cache

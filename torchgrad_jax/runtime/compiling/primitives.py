@@ -108,8 +108,8 @@ _REDUCTIONS = {
 
 
 def _is_reduction(eqn: Any) -> bool:
-    axes, dtype = eqn.params["axes"], eqn.invars[0].aval.dtype
-    return 0 < len(runs(axes)) < 3 and dtype in (np.float32, np.float64) and knows(REDUCTION)
+    axes, x = eqn.params["axes"], eqn.invars[0].aval
+    return 0 < len(runs(axes)) < 3 and x.size > 0 and x.dtype in (np.float32, np.float64) and knows(REDUCTION)
 
 
 def by_foreign(closed: Any) -> Any:
