@@ -168,3 +168,12 @@ def test_parts_of_one_memory_are_written_to_one_another_as_in_pytorch(target, so
             said = str(error)[:60]
         found.append((said, x.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("place", [((3,), (1,), 4), ((2, 2), (4, 1), 1), ((1,), (1,), -1), ((1,), (1,), 6)])
+def test_what_is_not_within_memory_is_not_written_to(place):
+    memory = np.zeros(6, np.float32)
+    for write in (lambda: at_hand.put(memory, place, 1), lambda: at_hand.change(memory, "add", place, 1, quiet_context())):
+        with pytest.raises((ValueError, TypeError)):
+            write()
+    assert not memory.any()

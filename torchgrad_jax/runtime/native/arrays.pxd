@@ -266,13 +266,13 @@ cdef extern from *:
         return 1;
     }
     /* Change, or set, what lies, by strides and from an offset in elements, in an array in the order of rows. given: an array of its shape and dtype, of a number
-       if it has no dimensions, or a number of Python's. 0 where nothing was done, -1 with an exception. */
+       if it has no dimensions, or a number of Python's. 0 where nothing was done, as of what is not within it, -1 with an exception. */
     static int tj_changed(PyObject* array, int change, PyObject* shape, PyObject* strides, Py_ssize_t offset, PyObject* given) {
         int64_t dims[TJ_PART_DIMS], by[TJ_PART_DIMS], of[TJ_PART_DIMS];
         union { float f; double d; int32_t i; int64_t l; } number;
         const char* from = (const char*)&number;
         PyArrayObject* a = (PyArrayObject*)array;
-        Py_ssize_t ndim = PyTuple_GET_SIZE(shape), i, size;
+        Py_ssize_t ndim = PyTuple_GET_SIZE(shape), i, size, end, have;
         char letter;
         if (!tj_is_array(array) || ndim > TJ_PART_DIMS || !PyArray_ISCARRAY(a) || !PyArray_ISNOTSWAPPED(a)) { return 0; }
         letter = PyArray_DESCR(a)->type;
@@ -283,6 +283,12 @@ cdef extern from *:
             of[i] = 0;
         }
         if (PyErr_Occurred()) { return -1; }
+        for (i = 0, end = offset, have = 1; i < ndim; i++) {
+            if (by[i] < 0 || !dims[i]) { return 0; }
+            end += (dims[i] - 1) * (by[i] / size);
+        }
+        for (i = 0; i < PyArray_NDIM(a); i++) { have *= PyArray_DIM(a, (int)i); }
+        if (offset < 0 || end >= have) { return 0; }
         if (tj_is_array(given)) {
             PyArrayObject* g = (PyArrayObject*)given;
             if (PyArray_DESCR(g)->type != letter || !PyArray_ISALIGNED(g) || !PyArray_ISNOTSWAPPED(g)) { return 0; }
