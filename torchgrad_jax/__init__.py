@@ -22,6 +22,7 @@ _compile_cache.use()
 from torchgrad_jax.runtime import lazy as _lazy  # noqa: E402
 
 nn = _lazy.subpackage(__name__, "nn")
+# Who asks for functions alone need not wait for all modules.
 vars(nn).update(_lazy.submodules(nn.__name__, ("functional",)), utils=_lazy.subpackage(nn.__name__, "utils"))
 func = _lazy.subpackage(__name__, "func")
 optim = _lazy.subpackage(__name__, "optim")

@@ -130,6 +130,7 @@ def writing_of_two(write: Any, public: Public, operator: Operator, taken: tuple[
     return announce_writing(write, public, Writing(operator.bind((ARRAY, ARRAY)), guard(write, public), float in taken))
 
 
+# What the public methods in place of two operands do, for the operators that do the same (`x += y`).
 writings: dict[Any, Writing] = {}
 
 

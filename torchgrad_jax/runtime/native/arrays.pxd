@@ -265,8 +265,8 @@ cdef extern from *:
         view->len = count * view->itemsize;
         return 1;
     }
-    /* Change, or set, what lies, by strides and from an offset in elements, in an array in the order of rows. given: an array of its shape and dtype, of a number
-       if it has no dimensions, or a number of Python's. 0 where nothing was done, as of what is not within it, -1 with an exception. */
+    /* Change, or set, what lies, by strides and from an offset in elements, in an array in the order of rows. given: an array of its shape and dtype, or
+       of one number, without dimensions, or a number of Python's. 0 where nothing was done, as of what is not within it, -1 with an exception. */
     static int tj_changed(PyObject* array, int change, PyObject* shape, PyObject* strides, Py_ssize_t offset, PyObject* given) {
         int64_t dims[TJ_PART_DIMS], by[TJ_PART_DIMS], of[TJ_PART_DIMS];
         union { float f; double d; int32_t i; int64_t l; } number;

@@ -1,5 +1,5 @@
-/* Parts of memory, by strides in bytes, that are changed in place, or set, by others of their shape, or by one number: strides of 0. Each element is rounded once,
-   as NumPy rounds it; integers wrap. */
+/* Parts of memory, by strides in bytes, that are changed in place, or set, by others of their shape, or by one number: strides of 0. Each element is
+   rounded once, as NumPy rounds it; integers wrap. */
 #ifndef TJ_CHANGED_PARTS
 #define TJ_CHANGED_PARTS
 #include <stdint.h>
