@@ -39,6 +39,7 @@ DECLARATIONS = (
     "runtime/native/attending",
     "runtime/native/convolving", "runtime/native/looping", "runtime/native/ordering", "runtime/native/pooling", "runtime/native/recurring",
     "runtime/native/reducing", "runtime/native/resampling", "runtime/native/rowwise", "runtime/native/sampling", "runtime/native/special",
+    "runtime/native/vectors",
     "runtime/recording/making", "runtime/recording/holding",
     "core/blank", "lifting/tags", "operators/kernels/box_muller", "operators/kernels/choosing", "operators/kernels/rejecting",
     "operators/kernels/twister",

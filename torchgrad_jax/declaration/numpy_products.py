@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array
-from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline import Forms, blocks
+from torchgrad_jax.runtime.baseline.copying import contiguous
 from torchgrad_jax.runtime.baseline.cost import CHEAP, multiplies_natively, product
 from torchgrad_jax.runtime.baseline.products import of_matrices
 from torchgrad_jax.runtime.baseline.reducing import summing
@@ -162,3 +163,33 @@ def of_factors(wanted: Sequence[Sequence[Any]]) -> Forms:
 
     alone = all([len(terms) == 1 for terms in wanted])
     return Forms(function, result, len(wanted) == 1, takes=takes, steps=steps if alone else None, planned=not alone)
+
+
+# ---------------------------------------------------------------------- pairs of changes
+
+
+def _direction(grad: Array, scale: Array, changes: Sequence[Array], steps: Sequence[Array], ro: Sequence[Array], count: Array) -> tuple[Array, Array]:
+    number, made, factors = int(count), np.negative(grad), np.zeros(len(ro), grad.dtype)
+    found = [0.0] * number
+    pairs = [[contiguous(v) for v in given[:number]] for given in (changes, steps)]
+    blocks.through_pairs(made, scale.astype(grad.dtype), *pairs, [float(r) for r in ro[:number]], found)
+    factors[:number] = found
+    return made, factors
+
+
+def _direction_result(
+    grad: Array, scale: Array, changes: Sequence[Array], steps: Sequence[Array], ro: Sequence[Array], count: Array
+) -> tuple[Array, Array] | None:
+    alike = all([v.dtype == grad.dtype and v.shape == grad.shape for v in (*changes, *steps)]) and all([r.dtype == grad.dtype for r in ro])
+    if not alike or grad.dtype.char not in "fd" or not grad.size or scale.dtype.kind not in "if" or scale.dtype.itemsize > max(8, grad.itemsize):
+        return None
+    return stand_in(grad.shape, grad.dtype), stand_in((len(ro),), grad.dtype)
+
+
+def _direction_takes(grad: Array, scale: Array, changes: Sequence[Array], *rest: Any) -> float:
+    return len(changes) * (_EACH_PAIR + _ITS_ELEMENT * grad.size)
+
+
+# Nanoseconds that a pair takes, and each element of one.
+_EACH_PAIR, _ITS_ELEMENT = 250.0, 0.3
+lbfgs_direction = Forms(_direction, _direction_result, True, takes=_direction_takes)

@@ -361,7 +361,7 @@ def linalg_cross(x: Any, y: Any, dim: int) -> Any:
 
 
 @op("_lbfgs_direction(Tensor grad, Tensor scale, Tensor[] changes, Tensor[] steps, Tensor[] ro, Index count)",
-    differentiable=False, method=False, toplevel=False)  # fmt: skip
+    differentiable=False, method=False, toplevel=False, numpy=numpy_products.lbfgs_direction)  # fmt: skip
 def lbfgs_direction(grad: Any, scale: Any, changes: list[Any], steps: list[Any], ro: list[Any], count: Any) -> tuple[Any, Any]:
     """The direction of an iteration of L-BFGS, and the factors of its pairs: the two loops of Nocedal and Wright, "Numerical Optimization" (2006),
     algorithm 7.4, over the first `count` pairs. What is behind them is left out, so that one program serves for several counts."""

@@ -24,8 +24,9 @@ __all__ = ["LBFGS"]
 
 # What is remembered from one iteration to the next.
 _REMEMBERED = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
-# Up to so many numbers, the changes of each kind are brought together in memory to be one operation's operands; more are read where they are.
-_TOGETHER = 1 << 20
+# Up to so many numbers, the changes of each kind are the operands of one operation, for which XLA's programs bring them together in memory; more
+# are those of operations of their own.
+_TOGETHER = 1 << 23
 # Of how many pairs that operation is at least.
 _LEAST = 8
 

@@ -2,6 +2,7 @@ cimport cython
 
 from torchgrad_jax.runtime.baseline cimport lanes
 from torchgrad_jax.runtime.native cimport arrays as of_c
+from torchgrad_jax.runtime.native cimport vectors
 
 
 cdef Py_ssize_t BLOCK, SHARED, SHARED_WORK, SHARED_FUNCTION, SHARED_OPERATION
@@ -69,6 +70,10 @@ cpdef cholesky(object a)
     letter=int, width=int, matrix="char*", right="char*", i=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t, columns=Py_ssize_t, system="char*",
 )
 cpdef substitute(object a, object x, bint turned, bint lower, bint unit)
+
+
+@cython.locals(letter=int, size=Py_ssize_t, length=Py_ssize_t, made="char*", i=Py_ssize_t, along=double)
+cpdef through_pairs(object direction, object scale, list changes, list steps, list ro, list factors)
 
 
 cdef class Function:

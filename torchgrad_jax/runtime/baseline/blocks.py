@@ -18,6 +18,7 @@ import numpy as np
 from torchgrad_jax.runtime.baseline import lanes
 from torchgrad_jax.runtime.baseline.copying import contiguous, copied
 from torchgrad_jax.runtime.native import arrays as of_c
+from torchgrad_jax.runtime.native import vectors
 
 # How many elements a block has at most, and how much a chain may hold.
 BLOCK, MOST_SLOTS, MOST_OPERATIONS = 512, 64, 64
@@ -371,6 +372,21 @@ def substitute(a: Any, x: Any, turned: bool, lower: bool, unit: bool) -> None:
     for i in range(count):
         system = lanes.at(matrix, width, i * size * size)
         lanes.substitute(letter, system, lanes.at(right, width, i * size * columns), size, columns, turned, lower, unit)
+
+
+def through_pairs(direction: Any, scale: float, changes: Any, steps: Any, ro: Any, factors: Any) -> None:
+    """The two loops of L-BFGS over pairs of contiguous vectors of float32 or float64, the newest of which is the last: write the direction over what is
+    the gradient with the opposite sign, and the pairs' factors into `factors`. ro: a number of each pair. Nocedal and Wright, "Numerical
+    Optimization" (2006), algorithm 7.4."""
+    letter, size, length = ord(direction.dtype.char), direction.size, direction.nbytes
+    made = lanes.memory(direction, length, letter, True)
+    for i in range(len(ro) - 1, -1, -1):
+        factors[i] = vectors.dot(letter, lanes.memory(steps[i], length, letter, False), made, size) * ro[i]
+        vectors.add_times(letter, made, lanes.memory(changes[i], length, letter, False), -factors[i], size)
+    direction *= scale
+    for i in range(len(ro)):
+        along = vectors.dot(letter, lanes.memory(changes[i], length, letter, False), made, size)
+        vectors.add_times(letter, made, lanes.memory(steps[i], length, letter, False), factors[i] - along * ro[i], size)
 
 
 def _padded(numbers: list[int], length: int) -> list[int]:
