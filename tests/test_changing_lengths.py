@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from test_rolling import begin, by_steps, normal, pending
 from test_rolling import fused as fused  # a fixture of this file, too
 
 import torchgrad_jax as torch
-from torchgrad_jax.runtime import counters, modes, program
+from torchgrad_jax.runtime import counters, modes, program, tiers
+from torchgrad_jax.runtime.device import CPU
 from torchgrad_jax.runtime.program import _Forms
 from torchgrad_jax.runtime.recorder import recorder
 from torchgrad_jax.runtime.rolling.looped import Looped
@@ -110,3 +113,32 @@ def test_what_a_loop_without_a_plan_holds_is_xlas():
     recorder().begin()
     for a, b in zip(found, by_steps(lambda: solved(8)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- when the program with its loops is compiled
+
+
+def long_program(interpreting, calling, members=1):
+    """One of 1,800 operations of which 150 are left with its loops: compiling it without them would take 1.9 s. Times of a run in ms."""
+    estimate = SimpleNamespace(interpreting=1e6 * interpreting, calling=1e6 * calling, compiling=1.9e9, whole=False, refined=True)
+    form = SimpleNamespace(members=members, spent=0.0, turns=0)
+    rolled = SimpleNamespace(compiling=150, packed=0)
+    return SimpleNamespace(common=form, estimate=estimate, rolled=rolled, calls=[None] * 1800, seen=0, device=CPU)
+
+
+def turns_until_rolled(program, most=400):
+    for program.seen in range(most):
+        if tiers._is_rolled_now(program, program.estimate.interpreting - program.estimate.calling):
+            return program.seen
+    return None
+
+
+def test_a_program_of_one_length_is_not_compiled_with_its_loops_where_it_gains_nothing():
+    assert turns_until_rolled(long_program(1.9, 1.7)) is None
+    assert turns_until_rolled(long_program(1.9, 1.7, members=tiers.LENGTHS)) is not None
+
+
+def test_a_program_of_one_length_is_compiled_with_its_loops_once_it_has_taken_that_long():
+    quick, slow = turns_until_rolled(long_program(8.0, 4.0)), turns_until_rolled(long_program(80.0, 40.0))
+    price = tiers._rolled_price(long_program(8.0, 4.0)) / 1e6
+    assert price / 2 <= 8 * quick <= price and slow < quick  # half of it, as it will take half of its time

@@ -375,8 +375,8 @@ def substitute(a: Any, x: Any, turned: bool, lower: bool, unit: bool) -> None:
 
 
 def through_pairs(direction: Any, scale: float, changes: Any, steps: Any, ro: Any, factors: Any) -> None:
-    """The two loops of L-BFGS over pairs of contiguous vectors of float32 or float64, the newest of which is the last: write the direction over what is
-    the gradient with the opposite sign, and the pairs' factors into `factors`. ro: a number of each pair. Nocedal and Wright, "Numerical
+    """The two loops of L-BFGS over pairs of contiguous vectors of float32 or float64, the newest of which is the last: write the direction over what
+    is the gradient with the opposite sign, and the pairs' factors into `factors`. ro: a number of each pair. Nocedal and Wright, "Numerical
     Optimization" (2006), algorithm 7.4."""
     letter, size, length = ord(direction.dtype.char), direction.size, direction.nbytes
     made = lanes.memory(direction, length, letter, True)

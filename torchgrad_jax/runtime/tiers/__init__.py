@@ -128,11 +128,16 @@ def _share(program: Any, more: int = 0) -> float:
     more: after so many more runs in a row that are interpreted."""
     form, estimate = program.form, program.estimate
     spent = form.spent + more * cost_of(program) if more else form.spent
-    taken = spent + (program.seen + more) * estimate.calling
+    return min(spent * (1 + (program.repeats + more) / TURNS), _taken(program, spent, more)) / max(estimate.compiling, 1.0)
+
+
+def _taken(program: Any, spent: float, more: int = 0) -> float:
+    """What the price of compiling a program must not be above: the time that it has taken so far, with what was spent."""
+    estimate = program.estimate
     patience = PATIENCE if program.device is CPU else PATIENCE * SOONER_ON_ACCELERATORS
     if estimate.refined:  # what gains the more by it has the less time to lose
         patience *= min(estimate.calling / max(estimate.interpreting, 1.0), 1.0)
-    return min(spent * (1 + (program.repeats + more) / TURNS), taken / patience) / max(estimate.compiling, 1.0)
+    return (spent + (program.seen + more) * estimate.calling) / patience
 
 
 def reason(program: Any) -> str:
@@ -188,7 +193,10 @@ def _is_rolled_now(program: Any, cost: float) -> bool:
     work = program.work() if program.estimate.whole else None
     common.spent += cost if work is None else program.estimate.saved_by_loops(*work)
     common.turns += 1
-    return _is_worth_rolling(program) and common.spent * (1 + common.turns / LENGTH_TURNS) > _rolled_price(program)
+    if not _is_worth_rolling(program):
+        return False
+    spent = common.spent * (1 + common.turns / LENGTH_TURNS)
+    return (spent if common.members >= LENGTHS else min(spent, _taken(program, common.spent))) > _rolled_price(program)
 
 
 def _rolled_price(program: Any) -> float:
@@ -198,9 +206,13 @@ def _rolled_price(program: Any) -> float:
 
 
 def _is_worth_rolling(program: Any) -> bool:
-    """Whether the program with loops is the one to compile, once its price is spent."""
-    whole, price = program.estimate.compiling, _rolled_price(program)
-    return program.common.members >= LENGTHS or (not program.rolled.packed and whole - price > LONG_COMPILE and price < whole / 4)
+    """Whether the program with loops is the one to compile, once its price is spent: for many lengths, or for one that takes much longer to compile
+    without loops, if it gains by them."""
+    estimate, price = program.estimate, _rolled_price(program)
+    if program.common.members >= LENGTHS:
+        return True
+    gains = (1 - costs.LEAST_SAVED) * estimate.interpreting > (1 + ROLLING) * estimate.calling
+    return gains and not program.rolled.packed and estimate.compiling - price > LONG_COMPILE and price < estimate.compiling / 4
 
 
 def _is_worth_unrolling(program: Any) -> bool:
