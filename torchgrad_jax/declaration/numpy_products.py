@@ -170,9 +170,8 @@ def of_factors(wanted: Sequence[Sequence[Any]]) -> Forms:
 
 def _direction(grad: Array, scale: Array, changes: Sequence[Array], steps: Sequence[Array], ro: Sequence[Array], count: Array) -> tuple[Array, Array]:
     number, made, factors = int(count), np.negative(grad), np.zeros(len(ro), grad.dtype)
-    found = [0.0] * number
-    pairs = [[contiguous(v) for v in given[:number]] for given in (changes, steps)]
-    blocks.through_pairs(made, scale.astype(grad.dtype), *pairs, [float(r) for r in ro[:number]], found)
+    of_changes, of_steps, found = [contiguous(v) for v in changes[:number]], [contiguous(v) for v in steps[:number]], [0.0] * number
+    blocks.through_pairs(made, scale.astype(grad.dtype), of_changes, of_steps, [float(r) for r in ro[:number]], found)
     factors[:number] = found
     return made, factors
 
@@ -181,7 +180,7 @@ def _direction_result(
     grad: Array, scale: Array, changes: Sequence[Array], steps: Sequence[Array], ro: Sequence[Array], count: Array
 ) -> tuple[Array, Array] | None:
     alike = all([v.dtype == grad.dtype and v.shape == grad.shape for v in (*changes, *steps)]) and all([r.dtype == grad.dtype for r in ro])
-    if not alike or grad.dtype.char not in "fd" or not grad.size or scale.dtype.kind not in "if" or scale.dtype.itemsize > max(8, grad.itemsize):
+    if not alike or grad.dtype.char not in "fd" or not grad.size or (scale.dtype != grad.dtype and scale.dtype.kind != "i"):
         return None
     return stand_in(grad.shape, grad.dtype), stand_in((len(ro),), grad.dtype)
 

@@ -374,7 +374,7 @@ def substitute(a: Any, x: Any, turned: bool, lower: bool, unit: bool) -> None:
         lanes.substitute(letter, system, lanes.at(right, width, i * size * columns), size, columns, turned, lower, unit)
 
 
-def through_pairs(direction: Any, scale: float, changes: Any, steps: Any, ro: Any, factors: Any) -> None:
+def through_pairs(direction: Any, scale: Any, changes: Any, steps: Any, ro: Any, factors: Any) -> None:
     """The two loops of L-BFGS over pairs of contiguous vectors of float32 or float64, the newest of which is the last: write the direction over what
     is the gradient with the opposite sign, and the pairs' factors into `factors`. ro: a number of each pair. Nocedal and Wright, "Numerical
     Optimization" (2006), algorithm 7.4."""
