@@ -217,9 +217,11 @@ _SORTED = {"sort", "sort_stable", "argsort", "topk"}
 _SUMS = {"index_add", "index_add_checked", "scatter_add", "scatter_add_checked"}
 _BY_ROWS = {"embedding", "embedding_checked"}
 _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gather") for twin in ("", "_checked")}
-# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py, test_statistics_at_once.py.
+# To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py, test_statistics_at_once.py,
+# test_lbfgs_direction.py.
 _STATISTICS = {"_quantile", "_vander", "_histogramdd", "_nll_loss2d", "_nll_loss2d_checked", "multi_margin_loss", "multilabel_margin_loss"}
-_ROUNDED = {"cholesky", "mm", "bmm", "linear_addmm", *_STATISTICS, *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
+_PRODUCTS = {"cholesky", "mm", "bmm", "linear_addmm", "_lbfgs_direction"}
+_ROUNDED = {*_PRODUCTS, *_STATISTICS, *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
 # test_numpy_placing.py.
 PLACED = {
     f"{name}{twin}"
