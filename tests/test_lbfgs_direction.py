@@ -1,4 +1,4 @@
-"""The two loops of L-BFGS as one operation: its form for NumPy arrays is held against what is traced of it, and both against the loops themselves."""
+"""The two loops of L-BFGS as one operation: by its form for NumPy arrays and by XLA it gives what the loops themselves give."""
 
 from __future__ import annotations
 
