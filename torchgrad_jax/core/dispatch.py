@@ -36,10 +36,17 @@ def plan_of(sig: Signature, mask: int) -> Any:
     """The Plan of `sig` for the operands whose bits are set in `mask`, NO_PLAN where the result has no gradient."""
     found = sig.plans.get(mask)
     if found is None:
-        found = plan(sig, tuple(i for i in range(len(sig.specs)) if mask >> i & 1)) or NO_PLAN
-        if found is not NO_PLAN:
-            found.node_class = node_class(found.name)
-        sig.plans[mask] = found
+        kind = sig.kind
+        like = None if kind is None else kind.plans.get(mask)
+        if like is not None:
+            found = like.of(sig)
+        else:
+            found = plan(sig, tuple(i for i in range(len(sig.specs)) if mask >> i & 1)) or NO_PLAN
+            if found is not NO_PLAN:
+                found.node_class = node_class(found.name)
+                if kind is not None and found.serves_all_sizes:
+                    kind.plans[mask] = found
+        sig.keep_plan(mask, found)
     return found
 
 

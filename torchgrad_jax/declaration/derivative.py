@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from torchgrad_jax.declaration import dtypes, factors, numpy_losses
 from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half, wide, zeros_like_grad
 from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import ARRAY, NOT_IMPLEMENTED, SAME, BoundOperator, Static, Together, registry
-from torchgrad_jax.declaration.pulling import gradients
+from torchgrad_jax.declaration.pulling import filled_in, from_jax, transposed
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
 from torchgrad_jax.declaration.vjp import Vjp, conj_of, numpy_of_some, numpy_vjp, single_of
 from torchgrad_jax.runtime._jax_compat import as_x64
@@ -43,8 +44,8 @@ class Plan(PlanFields):
     """
 
     __slots__ = (
-        "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_made", "_declared", "_vjps", "jvp", "once",
-        "_sig", "_unpacking", "constant", "_others", "output_avals", "_gradients", "_vectors", "_adds",
+        "name", "places", "origins", "saved_names", "zeros", "outputs", "arity", "_how", "_declared", "_vjps", "jvp", "once",
+        "_sig", "_unpacking", "constant", "_others", "output_avals", "_gradients", "_vectors", "_adds", "_like", "_whole", "_traced",
     )  # fmt: skip
     FIELDS = (*PlanFields.__slots__, *__slots__)
 
@@ -64,15 +65,16 @@ class Plan(PlanFields):
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
         self._vjps: dict[Any, Any] = {}
         self._unpacking: list[int] | None = None
-        self._others: Plan | None = None
+        self._others = self._like = self._whole = None
+        self._traced: Any = None
         self._vectors: Any = None
         self._adds = False
-        self.jvp: Any = None
+        self._sig, self.jvp = sig, None
         self._gradients: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)
         if formulas is not None:
-            self._from_formulas(sig, bound, formulas)
+            self._from_formulas(sig, bound)
         else:
             self._without_formulas(sig, bound)
         self.constant: tuple[int, ...] = ()
@@ -86,14 +88,32 @@ class Plan(PlanFields):
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
-        self._sig, self.known_apart = sig, None
-        self.vjp = None
+        self.known_apart = self.vjp = None
 
     def __copy__(self) -> Plan:
         made = PlanFields.__new__(type(self))
         for name in (*Plan.FIELDS, *type(self).__slots__):
             if hasattr(self, name):
                 setattr(made, name, getattr(self, name))
+        return made
+
+    @property
+    def serves_all_sizes(self) -> bool:
+        """Whether other signatures of its kind are differentiated like this one, whatever their sizes."""
+        bound: Any = self._sig.bop
+        if not isinstance(bound, BoundOperator):
+            return type(self) is Plan and isinstance(bound, Vjp)
+        return type(self) is Plan and bound.operator.trivial is None and bound.operator.skips is None
+
+    def of(self, sig: Signature) -> Plan:
+        """The Plan of another Signature, which differs from its own in sizes alone: what it is not told by these, it has of this one."""
+        made: Any = PlanFields.__new__(Plan)
+        for name, value in zip(_SHARED, _shared(self), strict=True):
+            setattr(made, name, value)
+        made._sig, made.avals, made.output_avals = sig, sig.avals, sig.avals[: len(self.output_avals)]
+        made._like, made._whole = self, None if self._whole is None else self._whole.of(sig)
+        made._vjps = {}
+        made.vjp = made.jvp = made.known_apart = made._others = made._vectors = made._traced = None
         return made
 
     @property
@@ -188,16 +208,16 @@ class Plan(PlanFields):
     def _without_formulas(self, sig: Signature, bound: Any) -> None:
         if (own := getattr(bound, "factors", None)) is not None and (known := factors.gradients(own, self.inputs)) is not None:
             self._gradients, self.saves = known, known[0]
-            self.saved_names, self._made = tuple([f"input{i}" for i in self.saves]), lambda defined: factors.backward(known[1])
+            self.saved_names, self._how = tuple([f"input{i}" for i in self.saves]), _by_factors
             return
         adjoint = getattr(bound, "adjoint", None) is not None
         if adjoint or getattr(bound, "linear", False):
             self.saves = tuple(range(1, len(sig.specs))) if adjoint else ()  # numbers
             self.saved_names = tuple([f"input{i}" for i in self.saves])
-            self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
+            self._how = _by_transpose
             return
         self.saves = tuple(range(len(sig.specs)))
-        self._made = lambda defined: _from_jax(sig, self.inputs, defined)
+        self._how = _by_jax
         if isinstance(bound, BoundOperator):
             linear = bound.operator.linear
             skips = bound.operator.skips
@@ -205,14 +225,13 @@ class Plan(PlanFields):
             if linear:
                 free = bound.names if linear is True else linear
                 self.saves = tuple([i for i, s in enumerate(sig.specs) if isinstance(s, type) or bound.names[i] not in free])
-                self._made = lambda defined: _transposed(sig, self.inputs, self.saves, defined)
+                self._how = _by_transpose
             self.saved_names = tuple([bound.names[i] for i in self.saves])
         else:
             self.saved_names = tuple([f"input{i}" for i in self.saves])
 
-    def _from_formulas(self, sig: Signature, bound: BoundOperator, formulas: list[Any]) -> None:
-        wanted = [formulas[i] for i in self.inputs]
-        needs = [() if f is SAME else f.__code__.co_varnames[: f.__code__.co_argcount] for f in wanted]
+    def _from_formulas(self, sig: Signature, bound: BoundOperator) -> None:
+        wanted, needs = _asked_for(self)
         results = bound.operator.results or ("result",)
         saves: list[int] = []
         for i, name in enumerate(bound.names):
@@ -227,7 +246,7 @@ class Plan(PlanFields):
         self.undefined = bound.undefined()
         self.passes = self.undefined or all(f is SAME and sig.specs[i] is sig.avals[0] for i, f in zip(self.inputs, wanted, strict=True))
         self._adds = wanted == [SAME] and not self.passes
-        self._made = lambda defined: _from_formula(sig, bound, wanted, needs, self, defined)
+        self._how = _by_formula
 
     def _keep(self, bound: BoundOperator, more: set[str]) -> None:
         results = bound.operator.results or ("result",)
@@ -239,6 +258,9 @@ class Plan(PlanFields):
     def apart(self) -> list[tuple[Any, tuple[int, ...]]]:
         """For each of `inputs` the Plan of its gradient alone, and where what that saves stands among `saves`."""
         if self.known_apart is None:
+            if self._like is not None:
+                self.known_apart = [(self if p is self._like else p.of(self._sig), places) for p, places in self._like.apart()]
+                return self.known_apart
             plans = [self] if len(self.inputs) == 1 else [Plan(self._sig, self._sig.bop, (i,)) for i in self.inputs]
             self.known_apart = [(p, tuple(self.saves.index(i) for i in p.saves)) for p in [p._lean() for p in plans]]
         return self.known_apart
@@ -249,32 +271,31 @@ class Plan(PlanFields):
         bound: Any = self._sig.bop
         if not isinstance(bound, Vjp) or bound.setting is not None or self._gradients is not None or not self.saves or bound.adjoint is not None:
             return self
-        count, given = len(self.avals), self._sig.specs
-        specs = [*self.avals, *[given[i] for i in self.saves]]
-        all_defined = (True,) * count
-        vectors, whole, lean = self.of_vectors(), None, None
+        count, specs = len(self.avals), self._specs()
+        vectors, traced, lean = self.of_vectors(), None, None
         if vectors is None or vectors is self:
-            whole = Traced(self._made(all_defined)(specs), specs)
-            read = whole.read
+            traced = Traced(self.backward((True,) * count)(specs), specs)
+            read = traced.read
         else:
             lean = vectors.apart()[0][0]
             read = {count + self.saves.index(i) for i in lean.saves}
         kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
-
-        def made(defined: tuple[bool, ...]) -> Any:
-            known = whole if defined == all_defined else None
-            filled: Any = _filled_in(known or self._made(defined)(specs), sum(defined), kept, [given[i] for i in self.saves])
-            if known is not None:
-                filled = Known(filled, known.of([*range(count), *[count + place for place in kept]]))
-            return lambda specs: filled
-
         found = copy.copy(self)
-        found._vjps, found.known_apart, found._unpacking, found._made = {}, None, None, made
+        found._vjps, found.known_apart, found._unpacking, found._how, found._whole, found._traced = {}, None, None, _by_whole, self, traced
         found._vectors = found if vectors is self else lean or NO_VECTORS
         for name in ("saves", "saved_names", "origins"):
             setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
         found.vjp = None
         return found
+
+    def _specs(self) -> list[ArgSpec]:
+        """What the operands of its backward operation are like: the gradients of all results, and what is saved."""
+        given, avals = self._sig.specs, self.avals
+        return [*avals, *[given[i] if i >= 0 else avals[RESULT - i] for i in self.saves]]
+
+    def backward(self, defined: tuple[bool, ...]) -> Callable[[Sequence[ArgSpec]], Callable[..., Any]]:
+        """What makes the function of JAX's arrays that its backward operation is."""
+        return self._how(self, defined)
 
     def reads(self, place: int, wanted: Sequence[bool]) -> bool:
         """Whether those gradients of `inputs` that are wanted depend on what is saved at `place`: PyTorch would not have saved it otherwise. Asked
@@ -308,9 +329,8 @@ class Plan(PlanFields):
             return True
         if isinstance(bound, BoundOperator) and self.saved_names[place] in (*bound.kept(), *bound.operator.shows):
             return True
-        count, given = len(self.avals), self._sig.specs
-        specs = [*self.avals, *[given[i] if i >= 0 else self.avals[RESULT - i] for i in self.saves]]
-        return count + place in operands_read(self._made((True,) * count)(specs), specs)
+        count, specs = len(self.avals), self._specs()
+        return count + place in operands_read(self.backward((True,) * count)(specs), specs)
 
     def of_vectors(self) -> Plan | None:
         """The Plan of the operation that does with vectors what this one does element by element; None where there is none."""
@@ -329,7 +349,8 @@ class Plan(PlanFields):
             return None
         found = self if known is sig else known.plans.get(self.inputs)
         if found is None:
-            found = known.plans[self.inputs] = plan(known, self.inputs)
+            found = plan(known, self.inputs)
+            known.keep_plan(self.inputs, found)
         return found if type(found) is Plan and (found.inputs, found.saves, found.outputs) == (self.inputs, self.saves, self.outputs) else None
 
     def _numpy_vjp(self, defined: tuple[bool, ...]) -> Any:
@@ -356,17 +377,31 @@ class Plan(PlanFields):
             return adjoint
         found = self._vjps.get(defined)
         if found is None:
-            known = None if self._gradients is None else self._gradients[1]
-            form = self._numpy_vjp(defined) if known is None else factors.forms(known)
-            found = self._vjps[defined] = Vjp(self, defined, self._made(defined), form)
-            if len(self.inputs) == 1 and all(defined):
-                found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
-            self.vjp = found if all(defined) else self.vjp
-            found.adds = self._adds
-            if self._adds and sum([isinstance(s, Aval) and s.shape != self.avals[0].shape for s in self.input_avals]) == 1:
+            found = self._vjps[defined] = self._vjp(defined) if self._like is None else self._like.vjp_of(defined).of(self)
+            if found.adds and sum([isinstance(s, Aval) and s.shape != self.avals[0].shape for s in self.input_avals]) == 1:
                 found.adjoint = _expanding(self._sig, self.inputs[0])
-            found.products = known or ([] if found.factors is None else [found.factors])
+            self.vjp = found if all(defined) else self.vjp
         return found
+
+    def _vjp(self, defined: tuple[bool, ...]) -> Vjp:
+        known = None if self._gradients is None else self._gradients[1]
+        found = Vjp(self, defined)
+        if len(self.inputs) == 1 and all(defined):
+            found.factors = factors.of_backward(self._sig, self.inputs, self.saves) if known is None else known[0]
+        found.adds = self._adds
+        found.products = known or ([] if found.factors is None else [found.factors])
+        return found
+
+    def numpy_backward(self, defined: tuple[bool, ...]) -> Callable[[Sequence[ArgSpec]], Any] | None:
+        """The `numpy_form` of its backward operation."""
+        return self._numpy_vjp(defined) if self._gradients is None else factors.forms(self._gradients[1])
+
+
+# What a Plan has of another one, of a Signature that differs in sizes alone.
+_SHARED = tuple([name for name in Plan.FIELDS if name not in (
+    "avals", "output_avals", "_sig", "_like", "_whole", "_vjps", "vjp", "jvp", "known_apart", "_others", "_vectors", "_traced",
+)])  # fmt: skip
+_shared = operator.attrgetter(*_SHARED)
 
 
 def _laid_out(sig: Signature, bound: Any, inputs: tuple[int, ...], name: str) -> tuple[tuple[int, ...], int]:
@@ -439,7 +474,40 @@ def _wider(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return broadcast_shapes(a, b)
 
 
-def _from_formula(sig: Signature, bound: BoundOperator, wanted: list[Any], needs: list[Any], plan: Plan, defined: tuple[bool, ...]) -> Any:
+def _by_factors(plan: Plan, defined: tuple[bool, ...]) -> Any:
+    return factors.backward(plan._gradients[1])
+
+
+def _by_transpose(plan: Plan, defined: tuple[bool, ...]) -> Any:
+    return transposed(plan._sig, plan.inputs, plan.saves, defined)
+
+
+def _by_jax(plan: Plan, defined: tuple[bool, ...]) -> Any:
+    return from_jax(plan._sig, plan.inputs, defined)
+
+
+def _by_whole(plan: Plan, defined: tuple[bool, ...]) -> Any:
+    """Of a Plan that saves only what is read: the function of the one that saves it all."""
+    whole: Any = plan._whole
+    specs, count, kept = whole._specs(), len(plan.avals), [whole.saves.index(i) for i in plan.saves]
+    known = plan._traced if all(defined) else None
+    filled: Any = filled_in(known or whole.backward(defined)(specs), sum(defined), kept, specs[count:])
+    if known is not None:
+        filled = Known(filled, known.of([*range(count), *[count + place for place in kept]]))
+    return lambda specs: filled
+
+
+def _asked_for(plan: Plan) -> tuple[list[Any], list[Any]]:
+    """The formulas of the gradients that a Plan makes, and what each of them names."""
+    bound: Any = plan._sig.bop
+    formulas = bound.formulas()
+    wanted = [formulas[i] for i in plan.inputs]
+    return wanted, [() if f is SAME else f.__code__.co_varnames[: f.__code__.co_argcount] for f in wanted]
+
+
+def _by_formula(plan: Plan, defined: tuple[bool, ...]) -> Any:
+    sig: Any = plan._sig
+    bound, (wanted, needs) = sig.bop, _asked_for(plan)
     grad_names = ("grad",) if len(sig.avals) == 1 else tuple(f"grad{i}" for i in range(len(sig.avals)))
     targets = [spec for spec in (sig.specs[i] for i in plan.inputs) if isinstance(spec, Aval)]
     together = any(type(f) is Together for f in wanted)
@@ -487,75 +555,3 @@ def _refuse_shapes(text: str) -> None:
     _, found, shapes = text.partition("ncompatible shapes for broadcasting: ")
     if found:
         broadcast_shapes(*[tuple(map(int, re.findall(r"\d+", shape))) for shape in re.findall(r"\([\d, ]*\)", shapes)])
-
-
-def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
-    """The floating point results as a function of the operands `inputs` alone, the others being `primals`."""
-
-    def function(*chosen: Any) -> list[Any]:
-        filled = list(primals)
-        for i, x in zip(inputs, chosen, strict=True):
-            filled[i] = x
-        outs = sig.function(*filled)
-        return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
-
-    return function
-
-
-def _pull(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
-    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
-    at = iter(cotangents)
-    given = [
-        (conj_of(next(at)) if there else None) if dtypes.is_float(aval.dtype) else None
-        for aval, there in zip(sig.avals, defined, strict=True)
-    ]  # fmt: skip
-    found = gradients(sig, inputs, primals, given)
-    if found is None:
-        _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
-        floats = [(g, a) for g, a in zip(given, sig.avals, strict=True) if dtypes.is_float(a.dtype)]
-        found = pull([jnp.zeros(a.shape, a.dtype) if g is None else g for g, a in floats])
-    return single_of([conj_of(g) for g in found])
-
-
-def _from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
-    count = sum(defined)
-
-    def backward(*arrays: Any) -> Any:
-        cotangents = [
-            g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
-            if dtypes.is_float(a.dtype)
-        ]  # fmt: skip
-        return _pull(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
-
-    return lambda specs: backward
-
-
-def _filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], specs: Sequence[ArgSpec]) -> Any:
-    """`backward`, called with as many gradients as `count` and those of its operands alone that it reads."""
-
-    def called(*arrays: Any) -> Any:
-        operands = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) else jnp.zeros((), NUMBER_DTYPES[s]) for s in specs]
-        for place, array in zip(kept, arrays[count:], strict=True):
-            operands[place] = array
-        return backward(*arrays[:count], *operands)
-
-    return called
-
-
-def _transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
-    count = sum(defined)
-    bound: Any = sig.bop
-    transpose: Any = bound.operator.transpose if isinstance(bound, BoundOperator) else None
-    if transpose is not None:
-        given: Any = sig.specs[0]
-        return lambda specs: lambda grad, *kept: transpose(grad, given.shape, **bound._keywords())
-
-    def backward(*arrays: Any) -> Any:
-        # A linear function's derivative does not depend on where it is taken.
-        primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
-        for i, x in zip(saved, arrays[count:], strict=True):
-            if i >= 0:
-                primals[i] = x
-        return _pull(sig, inputs, defined, primals, list(arrays[:count]))
-
-    return lambda specs: backward

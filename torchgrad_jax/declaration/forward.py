@@ -18,8 +18,9 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import factors
 from torchgrad_jax.declaration.converting import convert
-from torchgrad_jax.declaration.derivative import Plan, of_inputs
+from torchgrad_jax.declaration.derivative import Plan
 from torchgrad_jax.declaration.operator import BoundOperator
+from torchgrad_jax.declaration.pulling import of_inputs
 from torchgrad_jax.declaration.vjp import Vjp, conj_of, is_linear_in_the_first, numpy_of_some, single_of
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
@@ -57,7 +58,7 @@ def jvp_of(sig: Signature, plan: Plan) -> Any:
         by_formula = isinstance(bound, BoundOperator) and bound.operator.grads is not None and not bound.operator.multilinear
         made = _transposed_backward(sig, plan) if by_formula else _by_jax(sig, plan)
         product = factors.pushed(sig, plan.inputs, plan.saves)
-        found = plan.jvp = Jvp(plan, "forward", made, _numpy_jvp(sig, plan) if product is None else factors.forms([product]))
+        found = plan.jvp = Jvp(plan, "forward", (made, _numpy_jvp(sig, plan) if product is None else factors.forms([product])))
         if product is not None:
             found.factors, found.products = product, [product]
     return found

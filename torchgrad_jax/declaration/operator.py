@@ -326,6 +326,11 @@ class BoundOperator:
         return found
 
     @property
+    def one_form(self) -> bool:
+        """Whether `numpy_form` gives the same for operands of all sizes."""
+        return self.operator.numpy_of is None
+
+    @property
     def pointwise(self) -> bool:
         """Whether elements are made of the operands' elements at the same place (and then perhaps reduced)."""
         return self.operator.promote in ("common", "float")

@@ -17,10 +17,15 @@ from jax import lax
 from jax.extend.core import Literal
 from jax.interpreters import ad
 
+from torchgrad_jax.declaration import dtypes
+from torchgrad_jax.declaration.operator import BoundOperator
+from torchgrad_jax.declaration.vjp import conj_of, single_of
 from torchgrad_jax.runtime._jax_compat import has_x64, trace
 from torchgrad_jax.runtime.compiling.primitives import is_loop
 from torchgrad_jax.runtime.device import CPU
-from torchgrad_jax.runtime.operation import Signature, common_device
+from torchgrad_jax.runtime.operation import ArgSpec, Signature, common_device
+from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
+from torchgrad_jax.runtime.value import Aval
 
 
 def gradients(sig: Signature, inputs: Sequence[int], primals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any] | None:
@@ -180,3 +185,78 @@ def _back_by_jax(equation: Any, outs: list[Any], operands: list[Any]) -> Sequenc
     for i, back in zip(places, transpose(given if equation.primitive.multiple_results else given[0]), strict=True):
         found[i] = back
     return found
+
+
+# ---------------------------------------------------------------------- backward operations
+
+
+def of_inputs(sig: Signature, inputs: Sequence[int], primals: list[Any]) -> Callable[..., list[Any]]:
+    """The floating point results as a function of the operands `inputs` alone, the others being `primals`."""
+
+    def function(*chosen: Any) -> list[Any]:
+        filled = list(primals)
+        for i, x in zip(inputs, chosen, strict=True):
+            filled[i] = x
+        outs = sig.function(*filled)
+        return [o for o, a in zip(outs, sig.avals, strict=False) if dtypes.is_float(a.dtype)]
+
+    return function
+
+
+def pull_back(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], primals: list[Any], cotangents: list[Any]) -> Any:
+    """Gradients of `inputs`, JAX's vjp with PyTorch's convention: the conjugate of what comes in and of what goes out."""
+    at = iter(cotangents)
+    given = [
+        (conj_of(next(at)) if there else None) if dtypes.is_float(aval.dtype) else None
+        for aval, there in zip(sig.avals, defined, strict=True)
+    ]  # fmt: skip
+    found = gradients(sig, inputs, primals, given)
+    if found is None:
+        _, pull = jax.vjp(of_inputs(sig, inputs, primals), *(primals[i] for i in inputs))
+        floats = [(g, a) for g, a in zip(given, sig.avals, strict=True) if dtypes.is_float(a.dtype)]
+        found = pull([jnp.zeros(a.shape, a.dtype) if g is None else g for g, a in floats])
+    return single_of([conj_of(g) for g in found])
+
+
+def from_jax(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+
+    def backward(*arrays: Any) -> Any:
+        cotangents = [
+            g for g, a in zip(arrays[:count], [a for a, d in zip(sig.avals, defined, strict=True) if d], strict=True)
+            if dtypes.is_float(a.dtype)
+        ]  # fmt: skip
+        return pull_back(sig, inputs, defined, list(arrays[count : count + len(sig.specs)]), cotangents)
+
+    return lambda specs: backward
+
+
+def filled_in(backward: Callable[..., Any], count: int, kept: Sequence[int], specs: Sequence[ArgSpec]) -> Any:
+    """`backward`, called with as many gradients as `count` and those of its operands alone that it reads."""
+
+    def called(*arrays: Any) -> Any:
+        operands = [jnp.zeros(s.shape, s.dtype) if isinstance(s, Aval) else jnp.zeros((), NUMBER_DTYPES[s]) for s in specs]
+        for place, array in zip(kept, arrays[count:], strict=True):
+            operands[place] = array
+        return backward(*arrays[:count], *operands)
+
+    return called
+
+
+def transposed(sig: Signature, inputs: tuple[int, ...], saved: tuple[int, ...], defined: tuple[bool, ...]) -> Any:
+    count = sum(defined)
+    bound: Any = sig.bop
+    transpose: Any = bound.operator.transpose if isinstance(bound, BoundOperator) else None
+    if transpose is not None:
+        given: Any = sig.specs[0]
+        return lambda specs: lambda grad, *kept: transpose(grad, given.shape, **bound._keywords())
+
+    def backward(*arrays: Any) -> Any:
+        # A linear function's derivative does not depend on where it is taken.
+        primals = [None if i in saved else jnp.zeros(s.shape, s.dtype) for i, s in enumerate(sig.specs)]
+        for i, x in zip(saved, arrays[count:], strict=True):
+            if i >= 0:
+                primals[i] = x
+        return pull_back(sig, inputs, defined, primals, list(arrays[:count]))
+
+    return lambda specs: backward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,14 +35,13 @@ class Vjp:
     """
 
     __slots__ = (
-        "setting", "again", "windows", "results", "name", "signatures", "device", "_function", "_numpy", "_kindred", "_permutation", "_given",
+        "setting", "again", "windows", "results", "name", "signatures", "device", "_functions", "_kindred", "_permutation",
         "reshapes", "differentiable", "factors", "products", "adds", "linear", "adjoint", "of_plan", "which", "__weakref__",
     )  # fmt: skip
     keeps_order, order = False, None
 
-    def __init__(
-        self, plan: Any, which: Any, function: Callable[[Sequence[ArgSpec]], Callable[..., Any]], numpy: Callable[..., Any] | None = None
-    ) -> None:
+    def __init__(self, plan: Any, which: Any, functions: tuple[Any, Any] | None = None) -> None:
+        """functions: what makes its function of JAX's arrays, and its `numpy_form` or None; where they are not given, the Plan is asked."""
         sig: Any = plan._sig
         self.device: Any = None
         self.factors: factors.Factors | None = None
@@ -49,7 +49,7 @@ class Vjp:
         self.adds = False
         self.name, self.differentiable = plan.name, True
         self.signatures: dict[tuple[ArgSpec, ...], Signature] = {}
-        self._function, self._numpy, self._given = function, numpy, sig.specs
+        self._functions = functions
         self.of_plan, self.which, self.linear = plan, which, not plan.saves
         self.setting = getattr(sig.bop, "setting", None)
         bound = sig.bop if isinstance(sig.bop, BoundOperator) else None
@@ -66,6 +66,15 @@ class Vjp:
         self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
         bound_ever.append(weakref.ref(self))
 
+    def of(self, plan: Any) -> Vjp:
+        """The same derivative of the same operator at operands that differ in sizes alone: what a Plan makes of it that is `of` another one."""
+        made = Vjp.__new__(Vjp)
+        for name, value in zip(_SHARED, _shared(self), strict=True):
+            setattr(made, name, value)
+        made.of_plan, made.signatures, made._functions = plan, {}, None
+        bound_ever.append(weakref.ref(made))
+        return made
+
     def told(self, sizes: dict[int, str]) -> str | None:
         """See BoundOperator."""
         plan = self.of_plan
@@ -74,16 +83,18 @@ class Vjp:
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
-        return self._kindred, (*specs, *self._given)
+        return self._kindred, (*specs, *self.of_plan._sig.specs)
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
-        function = self._function(specs)
+        make = self.of_plan.backward(self.which) if self._functions is None else self._functions[0]
+        function = make(specs)
         return function if self.setting is None else self.setting(function)
 
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, where it has them."""
-        return None if self._numpy is None else self._numpy(specs)
+        find = self.of_plan.numpy_backward(self.which) if self._functions is None else self._functions[1]
+        return None if find is None else find(specs)
 
     def permutation(self, specs: Sequence[ArgSpec]) -> tuple[int, ...] | None:
         """See BoundOperator."""
@@ -98,6 +109,10 @@ class Vjp:
 
     def check(self, specs: Sequence[ArgSpec]) -> None:
         """Backward operations check nothing of their own."""
+
+
+_SHARED = tuple([name for name in Vjp.__slots__ if name not in ("of_plan", "signatures", "_functions", "__weakref__")])
+_shared = attrgetter(*_SHARED)
 
 
 def is_linear_in_the_first(sig: Signature) -> bool:
@@ -155,6 +170,19 @@ class ByName(NamedTuple):
         return lambda specs: form if all([s is a for s, a in zip(specs, given, strict=False)]) else None
 
 
+class _OfGradient:
+    """A form of a gradient as a function of it and what was saved alone. (No function that closes over all this: nothing is kept of more operations,
+    and each object that is kept has to be looked through by collections of garbage.)"""
+
+    __slots__ = ("_function", "_like", "_keywords")
+
+    def __init__(self, function: Callable[..., Any], like: Any, keywords: dict[str, Any]) -> None:
+        self._function, self._like, self._keywords = function, like, keywords
+
+    def __call__(self, grad: Any, *saved: Any) -> Any:
+        return self._function(grad, self._like, *saved, **self._keywords)
+
+
 def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...], saved: Sequence[str]) -> Callable[..., Any] | None:
     """The `numpy_form` of a Vjp of an operator that has a `numpy_vjp`. saved: the names of what its formula saves."""
     bound: Any = sig.bop
@@ -166,10 +194,7 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
         wanted = bound.operator.numpy_grads(tuple([bound.names[i] for i in inputs]))
         avals, keywords = [sig.specs[i] for i in inputs], bound._keywords()
 
-        def of_avals(function: Any) -> Any:
-            return lambda grad, *saved: function(grad, avals, *saved, **keywords)
-
-        of_all = numpy_forms.applied(wanted, of_avals)
+        of_all = numpy_forms.applied(wanted, lambda function: _OfGradient(function, avals, keywords))
         return lambda specs: of_all if specs[0] is sig.avals[0] else None
     form = bound.operator.numpy_vjp if isinstance(bound, BoundOperator) else None
     several = form is not None and type(bound.layout[0]) is int
@@ -189,7 +214,7 @@ def numpy_vjp(sig: Signature, inputs: tuple[int, ...], defined: tuple[bool, ...]
 
         if not sig.single:
             return of_several_results
-        return of_several_tensors if several else lambda grad, *numbers: function(grad, tensors, *numbers, **keywords)
+        return of_several_tensors if several else _OfGradient(function, tensors, keywords)
 
     def numpy_form(specs: Sequence[ArgSpec]) -> Any:
         alike = [isinstance(s, Aval) and s.shape == a.shape and s.dtype == a.dtype for s, a in zip(specs, grads, strict=False)]

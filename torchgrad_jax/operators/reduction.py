@@ -63,7 +63,7 @@ def unreduced(x: Any, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Any:
 
 def count_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
     """How many elements are reduced into one."""
-    return int(np.prod([shape[d] for d in dims], dtype=np.int64))
+    return math.prod([shape[d] for d in dims])
 
 
 def title(x: Any) -> str:

@@ -24,7 +24,7 @@ from torchgrad_jax.runtime.compiling.primitives import by_foreign
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
 from torchgrad_jax.runtime.device import CPU, device, placed
-from torchgrad_jax.runtime.kinship import Kindred, pattern
+from torchgrad_jax.runtime.kinship import Kind, Learned, Sizes, pattern
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
 from torchgrad_jax.runtime.recording.fields import SignatureFields
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
@@ -115,7 +115,7 @@ class Signature(SignatureFields):
         self.warm = False
         self.cut = None
         self.used = self.executable = 0
-        self.plans: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = _NO_PLANS
         self.batched: dict[Any, Any] | None = None
         self._function: Any = None
         self._in_programs: Any = None
@@ -126,19 +126,29 @@ class Signature(SignatureFields):
         self._baseline: Any = None
         self._listed: Plan | NumPyForm | None = None
         self._made = self._jaxpr = None
+        self.kind = None
         require = getattr(bop, "require", None)
-        if require is None:
-            self._raw  # noqa: B018 - it raises where they do not fit together
-        else:
+        if require is not None:
             require(specs)
         known = expansion(bop, specs)
         if known is not None:
             self.avals, self.single = known.avals, False
-        elif not (self._by_another() or self._by_numpy() or self._as_of_vectors() or self._by_kinship()):
-            self._trace()
+        else:
+            self._find()
         self.nbytes = sum([a.nbytes for a in self.avals])
+        first = self if self.kind is None else self.kind.first
+        if first is not self:
+            self.numbered, self.half = first.numbered, first.half
+            return
         self.numbered = any([isinstance(s, type) for s in specs])
         self.half = any([a.dtype.itemsize == 2 and a.dtype.kind not in "iu" for a in (*specs, *self.avals) if isinstance(a, Aval)])
+
+    def keep_plan(self, key: Any, plan: Any) -> None:
+        """Keep how it is differentiated."""
+        if self.plans is _NO_PLANS:
+            self.plans = {key: plan}
+        else:
+            self.plans[key] = plan
 
     @property
     def _raw(self) -> Callable[..., Any]:
@@ -265,6 +275,66 @@ class Signature(SignatureFields):
     def _plan(self) -> Plan | None:
         return plan_of(self._jaxpr if self._jaxpr is not None else _jaxpr_of(_as_tuple(self._raw, self.bop.name), self.bop.name, self.specs))
 
+    def _find(self) -> None:
+        """Find the output avals, and what is known of the plan: that of its kind, of those that differ in sizes alone, if that is known."""
+        find = getattr(self.bop, "kin", None)
+        if find is None:
+            self._ask(None, ())
+            return
+        kinds, given = find(self.specs)
+        key, sizes = pattern(given)
+        kind = kinds.get(key)
+        if kind is None:
+            kind = Kind()
+            self._ask(kind, sizes)
+            kind.begin(self, sizes)
+            kinds[key] = kind
+        elif not self._of_kind(kind, sizes):
+            self._ask(kind, sizes)
+        self.kind = kind if kind.has(self) else None
+
+    def _of_kind(self, kind: Kind, sizes: Sizes) -> bool:
+        """Whether what is known of its kind tells all."""
+        if kind.formed:
+            forms = kind.forms
+            return self._by_numpy(self.bop.numpy_form(self.specs) if forms is None else forms, kind)  # type: ignore[attr-defined]
+        first, avals = kind.first, None
+        if kind.elementwise:
+            avals = kind.predicted(sizes)
+        elif kind.learned is not None:
+            first, avals = kind.learned.first, kind.learned.avals(sizes)
+        if avals is None:
+            return False
+        self.avals, self.single, self._baseline = avals, first.single, first.baseline
+        return True
+
+    def _ask(self, kind: Kind | None, sizes: Sizes) -> None:
+        """Ask the operator, or trace it, and let the kind know what serves others."""
+        find = getattr(self.bop, "numpy_form", None)
+        if not hasattr(self.bop, "require"):
+            self._raw  # noqa: B018 - it raises where they do not fit together
+        if self._by_another():
+            return
+        forms = None if find is None else find(self.specs)
+        if forms is not None and self._by_numpy(forms):
+            if kind is not None and kind.first is None:
+                kind.formed, kind.forms = True, forms if getattr(self.bop, "one_form", False) else None
+                if kind.forms is not None and forms.steps is None and not forms.often:
+                    kind.form = self._baseline
+        elif self._as_of_vectors():
+            if kind is not None:
+                kind.elementwise = type(self._baseline) is Plan
+        elif kind is None or self.check is not None:
+            self._trace()
+        elif self._as_written():
+            kind.learned = Learned(self, sizes)
+        else:
+            self._trace()
+            if kind.learned is None:
+                kind.learned = Learned(self, sizes, self._jaxpr)
+            else:
+                kind.learned.learn(self, sizes, self._jaxpr)
+
     def _by_another(self) -> bool:
         """Whether there is an operator of which more is known that does the same: then its plan is this one's."""
         find = getattr(self.bop, "as_another", None)
@@ -274,16 +344,14 @@ class Signature(SignatureFields):
         self.avals, self.single, self._baseline = found.avals, found.single, found.baseline or False
         return True
 
-    def _by_numpy(self) -> bool:
-        """Whether the operator has a form for NumPy arrays: it tells the outputs' avals, run on arrays without memory, and is the plan."""
-        find = getattr(self.bop, "numpy_form", None)
-        found = find(self.specs) if find is not None else None
-        if found is None:
+    def _by_numpy(self, forms: Forms | None, kind: Kind | None = None) -> bool:
+        """Whether forms for NumPy arrays, if it has them, tell the outputs' avals, run on arrays without memory: then they are the plan."""
+        if forms is None:
             return False
-        where = common_device(self.specs, self.bop.device)
+        where = common_device(self.specs, self.bop.device) if kind is None else kind.first.avals[0].device
         given = [_ZERO[s] if isinstance(s, type) else stand_in(s.shape, s.dtype) for s in self.specs]
         try:
-            outs = (found.result or found.function)(*given)
+            outs = (forms.result or forms.function)(*given)
         except (TypeError, ValueError, IndexError, ZeroDivisionError):
             outs = None  # if they do not fit together, the trace says so
         if outs is None:
@@ -292,12 +360,7 @@ class Signature(SignatureFields):
         outs = (outs,) if alone else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
-        size = max([o.size for o in (*given[:1], *outs)])
-        products, fused = [0.0 if told is None else told(*given) for told in (found.takes, found.fused)]
-        form = NumPyForm(found, alone, 0 if found.takes is not None else _moved(found, given, outs), size, products, fused)
-        if found.steps is not None:
-            form.step_by(partial(found.steps, *given))
-        self._baseline = form
+        self._baseline = _form_of(forms, alone, given, outs) if kind is None or kind.form is None else kind.form
         return True
 
     def _as_of_vectors(self) -> bool:
@@ -347,29 +410,6 @@ class Signature(SignatureFields):
         self._baseline, self.avals, self.single = found
         return True
 
-    def _by_kinship(self) -> bool:
-        """Whether signatures that differ from this one in sizes alone told all there is to know. Else this one is traced and compared with them."""
-        find = getattr(self.bop, "kin", None)
-        if find is None or self.check is not None:
-            return False
-        kindred, specs = find(self.specs)
-        key, sizes = pattern(specs)
-        found = kindred.get(key)
-        avals = None if found is None else found.avals(sizes)
-        if found is not None and avals is not None:
-            first = found.first
-            self.avals, self.single, self._baseline = avals, first.single, first.baseline
-            return True
-        if self._as_written():
-            kindred[key] = Kindred(self, sizes)
-            return True
-        self._trace()
-        if found is None:
-            kindred[key] = Kindred(self, sizes, self._jaxpr)
-        else:
-            found.learn(self, sizes, self._jaxpr)
-        return True
-
     def traced_anew(self) -> tuple[Any, bool]:
         """Its jaxpr, and whether its function gives one result that is no tuple."""
         kinds: list[type] = []
@@ -391,6 +431,16 @@ class Signature(SignatureFields):
         outs = self._jaxpr.out_avals if self.check is None else self._jaxpr.out_avals[:-1]
         self.avals = tuple([aval_of(tuple(o.shape), np.dtype(o.dtype), where) for o in outs])
         self.single = alone or (self.check is not None and len(outs) == 1)
+
+
+def _form_of(forms: Forms, alone: bool, given: list[Any], outs: tuple[Any, ...]) -> NumPyForm:
+    """Forms as a plan. given, outs: what operands and results are like; alone: whether it gives one that is no tuple."""
+    size = max([o.size for o in (*given[:1], *outs)])
+    products, fused = [0.0 if told is None else told(*given) for told in (forms.takes, forms.fused)]
+    found = NumPyForm(forms, alone, 0 if forms.takes is not None else _moved(forms, given, outs), size, products, fused)
+    if forms.steps is not None:
+        found.step_by(partial(forms.steps, *given))
+    return found
 
 
 def of_vectors(bop: Any) -> Any:
@@ -498,6 +548,8 @@ def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> in
     return sum([o.nbytes for o in outs if o.flags.owndata])
 
 
+# What a Signature has that is not differentiated, as most backward operations: nobody adds to it.
+_NO_PLANS: dict[Any, Any] = {}
 # A plan of so few primitives is made as soon as what fills up operands.
 _TRACED_SOON = 8
 _NOTHING = bytes(16)

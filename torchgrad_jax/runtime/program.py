@@ -76,7 +76,7 @@ class Program(ProgramFields):
         self.checked = any(c.signature.check is not None for c in self.calls)
         self.inputs = inputs_of(self.calls, self.outputs)
         self.device = next((a.device for c in self.calls for a in c.signature.avals), CPU)
-        self.donated = self._donatable(donated, leaves) if any(donated) else set()
+        self.donated = self._donatable(donated, leaves) if any(donated) else frozenset()
         self.seen, self.repeats, self.tier = 0, 0, INTERPRETED
         self._estimates: dict[Any, Estimate] = {}  # with the baseline tier and without, where XLA runs what is large and where it must not
         self.interpreted: Interpreted | None = None
@@ -97,7 +97,7 @@ class Program(ProgramFields):
         if self.rolled is not None:
             self.common, self.lengths = _forms.common(self.rolled.key), _forms.lengths(self.rolled.key)
 
-    def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> set[int]:
+    def _donatable(self, donated: bytes, leaves: dict[int, Value]) -> frozenset[int]:
         """Those of the inputs that may be given away that some output can take: same shape and dtype, each output once."""
         avals = {c.slot + i: aval for c in self.calls for i, aval in enumerate(c.signature.avals)}
         room = Counter([avals[slot] for slot in self.outputs if slot in avals])
@@ -107,7 +107,7 @@ class Program(ProgramFields):
             if donated[index] and room[aval] > 0:
                 room[aval] -= 1
                 chosen.add(index)
-        return chosen
+        return frozenset(chosen)
 
     @property
     def estimate(self) -> Estimate:
@@ -245,12 +245,12 @@ class Lengths:
 
 class _Forms:
     """What is compiled of programs that differ in how often their loops go round. met: how many programs have been; in_vain: how many of them in a
-    row, without another one. once: of how many little was kept; back: how many of these came back."""
+    row, without another one. new_in_a_row: how many of any program. once: of how many little was kept; back: how many of these came back."""
 
     def __init__(self) -> None:
         self._known: dict[Any, Form] = {}
         self._lengths: dict[Any, Lengths] = {}
-        self.met = self.in_vain = self.once = self.back = 0
+        self.met = self.in_vain = self.new_in_a_row = self.once = self.back = 0
 
     def are_worth_a_search(self) -> bool:
         """Whether a new program is searched for loops, which is one more so far."""
@@ -261,7 +261,8 @@ class _Forms:
 
     def is_worth_keeping(self, program: Program) -> bool:
         """Whether a new program is kept whole."""
-        return len(program.calls) < LEAST_ROLLED or self.in_vain <= IN_VAIN or self.back * BACK > self.once
+        in_a_row = self.new_in_a_row if len(program.calls) < LEAST_ROLLED else self.in_vain
+        return in_a_row <= IN_VAIN or self.back * BACK > self.once
 
     def common(self, key: Any) -> Form:
         """The one Form of all programs with these loops, which now are one more."""
@@ -333,11 +334,12 @@ def run_epoch(rec: Recorder, epoch: Epoch, reason: str) -> None:
             _forms.back += 1
     if new:
         keeping.now += 1
+        _forms.new_in_a_row += 1
         rec.new_in_a_row = rec.changing.met(program.calls, rec.new_in_a_row)
         if rec.cutting is not None and (program.lengths is None or program.lengths.members < CHANGING):
             rec.cutting.met(step)
     else:
-        rec.new_in_a_row = 0
+        rec.new_in_a_row = _forms.new_in_a_row = 0
         if not program.searched and program.seen > 1:
             program.search()
     if step.first is not None and step.first.cut is not None:
@@ -384,7 +386,7 @@ def _run(program: Program, numbers: list[np.ndarray], epoch: Epoch, may_wait: bo
             epoch.results.extend(results)
         elif program.donated and (unmet := _unmet(program.form, function, arguments)) is not None:
             undisturbed(call_x64, epoch.results.extend, results)
-            program.form.met.add(unmet)
+            program.form.met |= {unmet}
         else:
             call_x64(epoch.results.extend, results)
         (outs,) = epoch.results

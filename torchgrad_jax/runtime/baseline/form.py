@@ -42,6 +42,9 @@ class Forms(NamedTuple):
         return self._replace(function=change(self.function), result=result, overwriting=overwriting, steps=steps)
 
 
+_NEVER: Mapping[int, Any] = MappingProxyType({})
+
+
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
@@ -54,7 +57,7 @@ class NumPyForm:
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
-        self.overwriting: Mapping[int, Any] = MappingProxyType({} if forms.overwriting is None else {0: forms.overwriting})
+        self.overwriting: Mapping[int, Any] = _NEVER if forms.overwriting is None else {0: forms.overwriting}
         self.size = self.compiling = 1
         self.left = forms.often
         self.quick: Any = None

@@ -17,7 +17,7 @@ cdef class CallFields:
 
 
 cdef class SignatureFields:
-    cdef public object bop, check, cut
+    cdef public object bop, check, cut, kind
     cdef public tuple avals
     cdef public bint single, numbered
     cdef public Py_ssize_t nbytes

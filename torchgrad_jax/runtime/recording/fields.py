@@ -39,7 +39,7 @@ class CallFields:
 class SignatureFields:
     """See Signature."""
 
-    __slots__ = ("bop", "avals", "single", "check", "plans", "nbytes", "numbered", "cut")
+    __slots__ = ("bop", "avals", "single", "check", "plans", "nbytes", "numbered", "cut", "kind")
     bop: Any
     avals: tuple[Any, ...]
     single: bool
@@ -48,3 +48,4 @@ class SignatureFields:
     nbytes: int
     numbered: bool
     cut: Any
+    kind: Any

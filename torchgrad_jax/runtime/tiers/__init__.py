@@ -56,12 +56,12 @@ class Form(FormFields):
         self.ahead = False
         self.spent = 0.0
         self.members = self.turns = self.used = self.executable = 0
-        self.met: set[Any] = set()
+        self.met: frozenset[Any] = frozenset()
 
     def let_go(self) -> None:
         """Let go of what is compiled. It is compiled again when that is worth it again."""
         self.function, self.ahead, self.spent, self.executable = None, False, 0.0, 0
-        self.met.clear()
+        self.met = frozenset()
 
 
 def tier_of(program: Any) -> str:

@@ -1,0 +1,7 @@
+cimport cython
+
+from torchgrad_jax.runtime.value cimport Aval
+
+
+@cython.locals(sizes=dict, parts=list, aval=Aval, shape=tuple)
+cpdef tuple pattern(object specs)
