@@ -24,7 +24,8 @@ ROOT = HERE.parent
 MODULES = (
     "runtime/counters", "runtime/recording/step", "runtime/recording/epoch", "runtime/recording/fields", "runtime/value", "runtime/recorder",
     "runtime/baseline/carrying", "runtime/baseline/blocks", "runtime/baseline/copying", "runtime/native/handlers",
-    "runtime/structure", "runtime/stepping", "runtime/kinship", "runtime/tiers/costs", "runtime/settled", "declaration/fields", "memory/fields", "memory/storage",
+    "runtime/structure", "runtime/stepping", "runtime/kinship", "runtime/tiers/costs", "runtime/settled",
+    "declaration/fields", "memory/fields", "memory/storage",
     "memory/at_hand", "core/level", "core/fields", "core/node", "core/made", "core/saved",
     "core/op_node", "core/dispatch", "core/history", "core/order", "core/tracked_view", "core/autocasting",
     "core/writing", "core/elements", "core/replacing", "core/hot", "core/viewing", "core/duals",

@@ -7,11 +7,10 @@ graph of the result. What is a view of something is made as one, so that a write
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 from torchgrad_jax.calling.entries import Part
-from torchgrad_jax.core.dispatch import NO_PLAN, apply
+from torchgrad_jax.core.dispatch import NO_PLAN
 from torchgrad_jax.core.fields import edge_of, needs_grad
 from torchgrad_jax.core.hot import Called
 from torchgrad_jax.core.tensor import Tensor
@@ -38,11 +37,7 @@ def slots_of(epoch: Epoch, tensors: list[Any], singly: Iterable[int]) -> dict[in
 def called_of(bound: Any, places: tuple[int, ...], numbers: tuple[Any, ...]) -> Called | None:
     """An operation of one tensor, or of two or of one and a number, as it is called; None for others."""
     of_two = len(places) == 2 and (places[1] >= 0 or type(numbers[0]) in (int, float))
-    return Called(bound, bound.name, partial(_applied, bound), True) if places and places[0] >= 0 and (len(places) == 1 or of_two) else None
-
-
-def _applied(bound: Any, *operands: Any) -> Any:
-    return apply(bound, operands)
+    return Called(bound, bound.name, None, True) if places and places[0] >= 0 and (len(places) == 1 or of_two) else None
 
 
 def parts_of(epoch: Epoch, before: Step, tensors: list[Any], singly: set[int], made: Any) -> tuple[Part, ...] | None:

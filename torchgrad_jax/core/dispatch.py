@@ -36,17 +36,28 @@ def plan_of(sig: Signature, mask: int) -> Any:
     """The Plan of `sig` for the operands whose bits are set in `mask`, NO_PLAN where the result has no gradient."""
     found = sig.plans.get(mask)
     if found is None:
-        kind = sig.kind
-        like = None if kind is None else kind.plans.get(mask)
-        if like is not None:
-            found = like.of(sig)
-        else:
-            found = plan(sig, tuple(i for i in range(len(sig.specs)) if mask >> i & 1)) or NO_PLAN
-            if found is not NO_PLAN:
-                found.node_class = node_class(found.name)
-                if kind is not None and found.serves_all_sizes:
-                    kind.plans[mask] = found
+        found = _plan_of_its_kind(sig, mask)
         sig.keep_plan(mask, found)
+    return found
+
+
+def _plan_of_its_kind(sig: Signature, mask: int) -> Any:
+    kind, bound = sig.kind, sig.bop
+    key: Any = mask
+    if kind is not None:
+        plans = kind.plans
+    else:
+        plans = bound.plans if type(bound) is BoundOperator else None
+        if plans is not None:
+            key = mask, len(sig.avals), sig.specs[0].dtype, sig.avals[0].dtype
+    like = None if plans is None else plans.get(key)
+    if like is not None:
+        return like.of(sig)
+    found = plan(sig, tuple(i for i in range(len(sig.specs)) if mask >> i & 1)) or NO_PLAN
+    if found is not NO_PLAN:
+        found.node_class = node_class(found.name)
+        if plans is not None and found.serves_all_sizes:
+            plans[key] = found
     return found
 
 

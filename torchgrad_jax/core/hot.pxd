@@ -31,6 +31,7 @@ cdef object _ndarray
 
 
 @cython.locals(view=ViewFields)
+cdef object _in_general(Called called, tuple operands)
 cdef bint _lies_otherwise(Called called, TensorFields t) except -1
 
 

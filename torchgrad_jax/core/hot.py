@@ -123,17 +123,22 @@ class Called:
     """An operator as it is called. exact: its name, if numbers on the host are computed with at once. ordered: whether results lie as operands do;
     copies: whether with their very strides, if these leave no gaps. follows: how the operands are read: one without
     gradients asks no view for its grad_fn, since autograd may have lost it. real, whole: the classes of Python numbers that may be the second
-    operand. otherwise: its general form."""
+    operand. otherwise: its general form, None where it is an operation and no more."""
 
     __slots__ = ("bound", "name", "otherwise", "follows", "ordered", "copies", "real", "whole", "exact")
 
-    def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any], numbers: bool) -> None:
+    def __init__(self, bound: BoundOperator, name: str, otherwise: Callable[..., Any] | None, numbers: bool) -> None:
         self.bound, self.name, self.otherwise = bound, name, otherwise
         self.follows = bool(bound.differentiable)
         self.ordered, self.copies = bool(bound.keeps_order), bound.keeps_order == "exactly"
         self.real, self.whole = (float, int) if numbers else (None, None)
         name = bound.operator.name
         self.exact: Any = name if name in OF_ONE or name in OF_TWO or name in COMPARISONS else None
+
+
+def _in_general(called: Called, operands: tuple[Any, ...]) -> Any:
+    general = called.otherwise
+    return apply(called.bound, operands) if general is None else general(*operands)
 
 
 def _lies_otherwise(called: Called, t: Tensor) -> bool:
@@ -148,7 +153,7 @@ def of_one(called: Called, x: Tensor) -> Any:
     """An operation of one Tensor."""
     rec: Recorder = per_thread.recorder
     if rec.rare:
-        return called.otherwise(x)
+        return _in_general(called, (x,))
     bound = called.bound
     if called.exact is not None and _is_loose(x):
         found = computed_at_hand(called.exact, x, None)
@@ -189,14 +194,14 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
     kind = type(other)
     rec: Recorder = per_thread.recorder
     if rec.rare:
-        return called.otherwise(x, other)
+        return _in_general(called, (x, other))
     bound = called.bound
     if called.exact is not None and _is_loose(x) and (found := _at_once(called, x, other)) is not None:
         return found
     if x._storage is None:
         a: Value = x._value
     elif called.ordered and _lies_otherwise(called, x):
-        return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else called.otherwise(x, other)
+        return apply(bound, (x, other)) if kind is Tensor or kind is called.real or kind is called.whole else _in_general(called, (x, other))
     else:
         a = read(x) if called.follows else content_of(x)
     if kind is Tensor or kind is Parameter:
@@ -213,7 +218,7 @@ def of_two(called: Called, x: Tensor, other: Any) -> Any:
         b = other
         mask = x._rg if rec.grad_enabled else 0
     else:
-        return called.otherwise(x, other)
+        return _in_general(called, (x, other))
     try:
         if not mask:
             return wrap(record2(rec, bound, a, b))

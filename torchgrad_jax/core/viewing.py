@@ -73,7 +73,7 @@ class _Known:
         self.rows = False
         self.bound = registry[name].bind((ARRAY, *layout))
         self.link = Link(self.bound, None, ())
-        self.called = Called(self.bound, name, lambda *operands: apply(self.bound, operands), begins)
+        self.called = Called(self.bound, name, None, begins)
 
 
 def mode_without_history() -> str:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax import lax
 from jax import numpy as jnp
@@ -19,10 +18,9 @@ from torchgrad_jax.declaration.fields import PlanFields
 from torchgrad_jax.declaration.operator import ARRAY, NOT_IMPLEMENTED, SAME, BoundOperator, Static, Together, registry
 from torchgrad_jax.declaration.pulling import filled_in, from_jax, transposed
 from torchgrad_jax.declaration.shown import names_shown, shown_value, sizes
-from torchgrad_jax.declaration.vjp import Vjp, conj_of, numpy_of_some, numpy_vjp, single_of
+from torchgrad_jax.declaration.vjp import Vjp, numpy_of_some, numpy_vjp, single_of
 from torchgrad_jax.runtime._jax_compat import as_x64
 from torchgrad_jax.runtime.operation import ArgSpec, Known, Signature, Traced, of_vectors, operands_read, signature
-from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
 from torchgrad_jax.runtime.value import Aval, aval_of
 from torchgrad_jax.runtime.vectors import specs_of_vectors
 
@@ -63,7 +61,7 @@ class Plan(PlanFields):
         self.passes = self.zeros = self.undefined = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
-        self._vjps: dict[Any, Any] = {}
+        self._vjps: dict[Any, Any] | None = None  # those that are not `vjp`
         self._unpacking: list[int] | None = None
         self._others = self._like = self._whole = None
         self._traced: Any = None
@@ -112,8 +110,7 @@ class Plan(PlanFields):
             setattr(made, name, value)
         made._sig, made.avals, made.output_avals = sig, sig.avals, sig.avals[: len(self.output_avals)]
         made._like, made._whole = self, None if self._whole is None else self._whole.of(sig)
-        made._vjps = {}
-        made.vjp = made.jvp = made.known_apart = made._others = made._vectors = made._traced = None
+        made.vjp = made._vjps = made.jvp = made.known_apart = made._others = made._vectors = made._traced = None
         return made
 
     @property
@@ -281,7 +278,7 @@ class Plan(PlanFields):
             read = {count + self.saves.index(i) for i in lean.saves}
         kept = [place for place, i in enumerate(self.saves) if count + place in read or i in bound.again]
         found = copy.copy(self)
-        found._vjps, found.known_apart, found._unpacking, found._how, found._whole, found._traced = {}, None, None, _by_whole, self, traced
+        found._vjps, found.known_apart, found._unpacking, found._how, found._whole, found._traced = None, None, None, _by_whole, self, traced
         found._vectors = found if vectors is self else lean or NO_VECTORS
         for name in ("saves", "saved_names", "origins"):
             setattr(found, name, tuple([getattr(self, name)[place] for place in kept]))
@@ -375,12 +372,16 @@ class Plan(PlanFields):
         if (adjoint := getattr(self._sig.bop, "adjoint", None)) is not None:
             self.vjp = adjoint
             return adjoint
-        found = self._vjps.get(defined)
+        whole = all(defined)
+        found = self.vjp if whole else (self._vjps or {}).get(defined)
         if found is None:
-            found = self._vjps[defined] = self._vjp(defined) if self._like is None else self._like.vjp_of(defined).of(self)
+            found = self._vjp(defined) if self._like is None else self._like.vjp_of(defined).of(self)
             if found.adds and sum([isinstance(s, Aval) and s.shape != self.avals[0].shape for s in self.input_avals]) == 1:
                 found.adjoint = _expanding(self._sig, self.inputs[0])
-            self.vjp = found if all(defined) else self.vjp
+            if whole:
+                self.vjp = found
+            else:
+                self._vjps = {**(self._vjps or {}), defined: found}
         return found
 
     def _vjp(self, defined: tuple[bool, ...]) -> Vjp:

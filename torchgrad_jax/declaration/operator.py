@@ -121,6 +121,7 @@ class Operator:
             self.keeps_order = self.elementwise
         self.node = self.node or _camel(self.name) + "Backward0"
         self.bound: dict[Any, BoundOperator] = {}
+        self.plans: dict[Any, Any] = {}
         self.__doc__ = self.function.__doc__
 
     def bind(self, layout: tuple[Any, ...], where: device | None = None) -> BoundOperator:
@@ -213,8 +214,8 @@ def _operand(schema: Schema, p: Parameter, value: Any, position: int, operands: 
 class BoundOperator:
     """An operator with its static arguments: the runtime's BoundOp."""
 
-    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "kindred",
-                 "kindred_vjps", "laid_out", "_places", "_named", "__weakref__")  # fmt: skip
+    __slots__ = ("operator", "layout", "name", "signatures", "device", "statics", "names", "differentiable", "keeps_order", "order", "_kindred",
+                 "_kindred_vjps", "_laid_out", "_places", "_named", "__weakref__")  # fmt: skip
 
     def __init__(self, operator: Operator, layout: tuple[Any, ...], where: device | None) -> None:
         self.operator, self.layout, self.name, self.device = operator, layout, operator.name, where
@@ -223,9 +224,9 @@ class BoundOperator:
         self.names: list[str] = []
         self._named: dict[str, Any] | None = None
         self.differentiable, self.keeps_order, self.order = operator.differentiable, operator.keeps_order, operator.order
-        self.kindred: dict[Any, Any] = {}
-        self.kindred_vjps: dict[Any, dict[Any, Any]] = {}
-        self.laid_out = keeping.Memo()  # by its operands' shapes and strides those of its results, where these are not row-major
+        self._kindred: dict[Any, Any] | None = None
+        self._kindred_vjps: dict[Any, dict[Any, Any]] | None = None
+        self._laid_out: keeping.Memo | None = None
         for p, item in zip(operator.schema.parameters, layout, strict=True):
             if type(item) is Static:
                 self.statics[p.name] = real_number(item.value) if p.type == "number" and item.value is not None else item.value
@@ -255,9 +256,29 @@ class BoundOperator:
             return lambda *arrays: function(*prepare(arrays))
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
 
-    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
-        """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
-        return self.kindred, specs
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
+        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere while it has none: what has
+        sizes among its static arguments, as `view` has, is most often met once."""
+        if not self.signatures:
+            return None, specs
+        if self._kindred is None:
+            self._kindred = {}
+        return self._kindred, specs
+
+    def kin_of_vjps(self, inputs: tuple[int, ...], which: Any) -> dict[Any, Any] | None:
+        """The same of those of a derivative."""
+        if len(self.signatures) < 2:
+            return None
+        if self._kindred_vjps is None:
+            self._kindred_vjps = {}
+        return self._kindred_vjps.setdefault((inputs, which), {})
+
+    @property
+    def laid_out(self) -> keeping.Memo:
+        """By its operands' shapes and strides those of its results, where these are not row-major."""
+        if self._laid_out is None:
+            self._laid_out = keeping.Memo()
+        return self._laid_out
 
     def numpy_form(self, specs: Sequence[ArgSpec]) -> Forms | None:
         """Its functions on NumPy arrays, in the operands' order; None where it has none."""
@@ -324,6 +345,14 @@ class BoundOperator:
             parameters = self.operator.schema.by_name
             found = self._named = {n: v for n, v in self.statics.items() if not (parameters[n].is_tensor or parameters[n].is_number)}
         return found
+
+    @property
+    def plans(self) -> dict[Any, Any] | None:
+        """Where it is kept how such operators are differentiated, whatever their static arguments, of those that are linear in one tensor. None for
+        others."""
+        operator = self.operator
+        alike = operator.linear is True and self.names == ["self"] and operator.trivial is None and operator.skips is None
+        return operator.plans if alike and isinstance(operator.node, str) and not operator.keeps and not operator.shows else None
 
     @property
     def one_form(self) -> bool:
@@ -417,9 +446,9 @@ def forget_signatures() -> None:
     """Forget what was derived from the default dtype, in every operator and every program."""
     recorder.recorder().flush("default dtype")
     for one in all_bound():
+        if hasattr(one, "kin") and (kinds := one.kin(())[0]) is not None:
+            kinds.clear()
         one.signatures.clear()
-        if hasattr(one, "kin"):
-            one.kin(())[0].clear()
     for root in list(recorder.roots.values()):
         root.forget()
     keeping.steps = keeping.signatures = 0

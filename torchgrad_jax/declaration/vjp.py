@@ -56,24 +56,35 @@ class Vjp:
         self.windows, self.reshapes = (False, False) if bound is None else (bound.operator.windows, bound.reshapes)
         alone = isinstance(which, tuple) and is_linear_in_the_first(sig) and sig.single and plan.saves == tuple(range(1, len(sig.specs)))
         self.adjoint: BoundOperator | None = bound if alone else None
-        permutation = None if bound is None else bound.permutation(sig.specs)
-        self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
         first = sum(which) if isinstance(which, tuple) else 0  # behind the gradients of a backward operation
         self.again = {first + i for i, name in enumerate(plan.saved_names) if bound is not None and name in bound.operator.again}
         earlier = sig.bop.results if isinstance(sig.bop, Vjp) else ()
         self.results = {first + i for i, operand in enumerate(plan.saves) if operand < 0 or operand in earlier}
+        self._permutation: tuple[int, ...] | None = None
         # The same derivative of the same operator at operands of other sizes is another Vjp.
-        self._kindred = {} if bound is None else bound.kindred_vjps.setdefault((plan.inputs, which), {})
+        self._kindred: dict[Any, Any] | None = None if bound is not None else {}
+        if bound is not None:
+            self._of_bound(bound, sig.specs)
         bound_ever.append(weakref.ref(self))
 
     def of(self, plan: Any) -> Vjp:
-        """The same derivative of the same operator at operands that differ in sizes alone: what a Plan makes of it that is `of` another one."""
+        """The same derivative of the same operator at operands that differ in sizes alone, or with other static arguments: what a Plan makes of it
+        that is `of` another one."""
         made = Vjp.__new__(Vjp)
         for name, value in zip(_SHARED, _shared(self), strict=True):
             setattr(made, name, value)
         made.of_plan, made.signatures, made._functions = plan, {}, None
+        sig = plan._sig
+        if sig.bop is not self.of_plan._sig.bop and isinstance(sig.bop, BoundOperator):
+            made._of_bound(sig.bop, sig.specs)
         bound_ever.append(weakref.ref(made))
         return made
+
+    def _of_bound(self, bound: BoundOperator, specs: Sequence[ArgSpec]) -> None:
+        """Be told what the operator's static arguments say."""
+        self.adjoint = None if self.adjoint is None else bound
+        permutation = bound.permutation(specs)
+        self._permutation = None if permutation is None else tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
 
     def told(self, sizes: dict[int, str]) -> str | None:
         """See BoundOperator."""
@@ -81,9 +92,11 @@ class Vjp:
         name = jaxprs.key_of(plan._sig.bop, plan._sig.specs, sizes)
         return None if name is None else f"({name})'{plan.inputs}{self.which}{plan.saves}".replace(" ", "")
 
-    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of: the operator's operands among them."""
-        return self._kindred, (*specs, *self.of_plan._sig.specs)
+        of = self.of_plan._sig
+        kinds = of.bop.kin_of_vjps(self.of_plan.inputs, self.which) if isinstance(of.bop, BoundOperator) else self._kindred
+        return kinds, (*specs, *of.specs)
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""

@@ -1,10 +1,10 @@
 """Signatures of one operator that differ in sizes alone share what is known of them, and need no trace to know their outputs' avals.
 
-Three quarters of what a program with changing sizes calls differs from an earlier call in sizes only, and a trace takes 65 us and more, to ask an
-operator all that a Signature tells of it 45, the call itself 2. Where there is a form for NumPy arrays, it tells the outputs' avals at any sizes. What
-is element-wise serves all of them. What else may be shared is learned, not declared: a plan whose steps all work for any sizes, made at one
-signature, is held against the jaxpr traced at another. Where the two differ in nothing but shapes, the sizes that differed between them may from
-then on be others.
+Three quarters of what a program with changing sizes calls differs from an earlier call in sizes only. A trace takes 65 us and more, to ask an
+operator all that a Signature tells of it 45, the call itself 2. Where there is a form for NumPy arrays, it tells the outputs' avals at any sizes.
+What is element-wise serves all of them. What else may be shared is learned, not declared: a plan whose steps all work for any sizes, made at one
+signature, is held against the jaxpr traced at another. Where the two differ in nothing but shapes, the sizes that differed between them may from then
+on be others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from torchgrad_jax.runtime.baseline import same_plan
+from torchgrad_jax.runtime.recording import making
 from torchgrad_jax.runtime.value import Aval, aval_of
 
 Sizes = tuple[int, ...]
@@ -46,6 +47,12 @@ def pattern(specs: Sequence[Any]) -> tuple[tuple[Any, ...], Sizes]:
         parts.append(None)  # shapes that follow each other are not one
     parts.append(elements.bit_length() // 2)
     return tuple(parts), tuple(sizes)
+
+
+def untracked(leaf: Any) -> None:
+    """Where this is compiled, let no collection of garbage look through a tuple of avals and types, of which each signature has two: they refer to
+    nothing that could refer to it."""
+    making.untrack(leaf)
 
 
 class Kind:

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 from warnings import catch_warnings, filterwarnings
 
@@ -24,7 +23,7 @@ from torchgrad_jax.runtime.compiling.primitives import by_foreign
 from torchgrad_jax.runtime.compiling.products import NONE, Exchanged, by_blas, exchangeable, exchanging
 from torchgrad_jax.runtime.compiling.writes import Sizes, sizes_in
 from torchgrad_jax.runtime.device import CPU, device, placed
-from torchgrad_jax.runtime.kinship import Kind, Learned, Sizes, pattern
+from torchgrad_jax.runtime.kinship import Kind, Learned, pattern, untracked
 from torchgrad_jax.runtime.observing.observer import TRACING, timed
 from torchgrad_jax.runtime.recording.fields import SignatureFields
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
@@ -135,6 +134,8 @@ class Signature(SignatureFields):
             self.avals, self.single = known.avals, False
         else:
             self._find()
+        untracked(specs)
+        untracked(self.avals)
         self.nbytes = sum([a.nbytes for a in self.avals])
         first = self if self.kind is None else self.kind.first
         if first is not self:
@@ -278,10 +279,10 @@ class Signature(SignatureFields):
     def _find(self) -> None:
         """Find the output avals, and what is known of the plan: that of its kind, of those that differ in sizes alone, if that is known."""
         find = getattr(self.bop, "kin", None)
-        if find is None:
+        kinds, given = (None, ()) if find is None else find(self.specs)
+        if kinds is None:
             self._ask(None, ())
             return
-        kinds, given = find(self.specs)
         key, sizes = pattern(given)
         kind = kinds.get(key)
         if kind is None:
@@ -293,7 +294,7 @@ class Signature(SignatureFields):
             self._ask(kind, sizes)
         self.kind = kind if kind.has(self) else None
 
-    def _of_kind(self, kind: Kind, sizes: Sizes) -> bool:
+    def _of_kind(self, kind: Kind, sizes: tuple[int, ...]) -> bool:
         """Whether what is known of its kind tells all."""
         if kind.formed:
             forms = kind.forms
@@ -308,11 +309,9 @@ class Signature(SignatureFields):
         self.avals, self.single, self._baseline = avals, first.single, first.baseline
         return True
 
-    def _ask(self, kind: Kind | None, sizes: Sizes) -> None:
+    def _ask(self, kind: Kind | None, sizes: tuple[int, ...]) -> None:
         """Ask the operator, or trace it, and let the kind know what serves others."""
         find = getattr(self.bop, "numpy_form", None)
-        if not hasattr(self.bop, "require"):
-            self._raw  # noqa: B018 - it raises where they do not fit together
         if self._by_another():
             return
         forms = None if find is None else find(self.specs)
@@ -321,7 +320,10 @@ class Signature(SignatureFields):
                 kind.formed, kind.forms = True, forms if getattr(self.bop, "one_form", False) else None
                 if kind.forms is not None and forms.steps is None and not forms.often:
                     kind.form = self._baseline
-        elif self._as_of_vectors():
+            return
+        if not hasattr(self.bop, "require"):
+            self._raw  # noqa: B018 - it raises where they do not fit together
+        if self._as_of_vectors():
             if kind is not None:
                 kind.elementwise = type(self._baseline) is Plan
         elif kind is None or self.check is not None:
@@ -439,7 +441,7 @@ def _form_of(forms: Forms, alone: bool, given: list[Any], outs: tuple[Any, ...])
     products, fused = [0.0 if told is None else told(*given) for told in (forms.takes, forms.fused)]
     found = NumPyForm(forms, alone, 0 if forms.takes is not None else _moved(forms, given, outs), size, products, fused)
     if forms.steps is not None:
-        found.step_by(partial(forms.steps, *given))
+        found.step_by(forms.steps, given)
     return found
 
 

@@ -74,12 +74,14 @@ class Batched:
         """See the runtime's BoundOp."""
         return self.one.check
 
-    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any], tuple[ArgSpec, ...]]:
+    def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
         """Where signatures that differ in sizes alone are kept, and what their sizes are those of."""
         find = getattr(self.one.bop, "kin", None)
         if find is None:
-            return {}, specs
+            return None, specs
         kindred, given = find(self.one.specs)
+        if kindred is None:
+            return None, specs
         return kindred.setdefault((Batched, self.mapped, self.summed, self.size), {}), (*specs, *given)
 
     def as_another(self, specs: Sequence[ArgSpec]) -> Signature | None:

@@ -48,12 +48,13 @@ _NEVER: Mapping[int, Any] = MappingProxyType({})
 class NumPyForm:
     """A function of NumPy arrays that returns an array, or a tuple of them, as a plan. `fresh`, `overwriting`: see `places.Assignable`.
 
-    left: of how many more programs it is part before its plan is. quick: once it was called, its `steps` where each is of operands alone. moved: how
-    many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies, alike: see Plan.
+    left: of how many more programs it is part before its plan is. quick: once it was called twice, its `steps` where each is of operands alone.
+    moved: how many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies,
+    alike: see Plan.
     """
 
     multiplies = False
-    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "planned", "left", "quick", "_steps")
+    __slots__ = ("cost", "alike", "size", "compiling", "function", "single", "fresh", "overwriting", "planned", "left", "quick", "_steps", "_given")
 
     def __init__(self, forms: Forms, single: bool, moved: int, elements: int, products: float = 0.0, fused: float = 0.0) -> None:
         self.function, self.single, self.fresh, self.planned = forms.function, single, forms.fresh, forms.planned
@@ -62,25 +63,30 @@ class NumPyForm:
         self.left = forms.often
         self.quick: Any = None
         self._steps: Any = None
+        self._given: tuple[Any, ...] | None = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
 
-    def step_by(self, steps: Callable[[], Any]) -> None:
-        """What gives its `steps`, which most never ask for."""
-        self._steps = steps
+    def step_by(self, steps: Callable[..., Any], given: Sequence[Any]) -> None:
+        """What gives its `steps`, which most never ask for, of arrays like its operands."""
+        self._steps, self._given = steps, tuple(given)
 
     @property
     def steps(self) -> Any:
         """See Forms."""
-        if callable(self._steps):
-            self._steps = self._steps()
+        given = self._given
+        if given is not None:
+            self._steps, self._given = self._steps(*given), None
         return self._steps
 
     def __call__(self, *arrays: Any) -> list[Any]:
         outs = self.function(*arrays)
         results = [outs] if self.single else list(outs)
-        if self._steps is not None and self.quick is None:
-            self.quick = _quick(self.steps or (), len(results))
+        if not self.quick and self._steps is not None:
+            if self.quick is None:  # of what is new most is never called again
+                self.quick = False
+            elif self.quick is False:
+                self.quick = _quick(self.steps or (), len(results))
         return results
 
 

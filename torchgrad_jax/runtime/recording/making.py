@@ -6,3 +6,7 @@ Each makes an instance of the class that it is given, and nothing else: fields a
 
 value = object.__new__
 step = object.__new__
+
+
+def untrack(leaf: object) -> None:
+    """Tell the collector of garbage that an object is part of no cycle. Uncompiled, it finds that out, or not, by itself."""
