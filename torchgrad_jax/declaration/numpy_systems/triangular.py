@@ -1,0 +1,68 @@
+"""Triangular systems, also of many matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from torchgrad_jax.declaration.numpy_forms import Array
+from torchgrad_jax.declaration.numpy_systems.parts import has_sides, multiplies, negative, only, product_of, takes
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.linear_algebra import substituted
+from torchgrad_jax.runtime.value import Aval
+
+
+def _by_triangle(a: Array, b: Array, lower: bool, left: bool, transposed: bool, unit: bool) -> Array:
+    """The solutions X of A X = b, X A = b unless `left`, A being the lower or upper triangle of `a`, or the transpose of that."""
+    if left:
+        return substituted(a, b, transposed, lower != transposed, unit)
+    return substituted(a, b.mT, not transposed, lower == transposed, unit).mT
+
+
+def _is_equation(a: Array, b: Array, left: bool) -> bool:
+    """Whether there is a matrix of right sides for each triangle."""
+    return has_sides(a, b if left else b.mT)
+
+
+def _solved(a: Array, b: Array, upper: bool, left: bool, unitriangular: bool) -> Array:
+    return _by_triangle(a, b, not upper, left, False, unitriangular)
+
+
+def _of_triangle(x: Array, upper: bool, unitriangular: bool) -> Array:
+    """What of a gradient is that of the triangle: 0 elsewhere."""
+    return np.triu(x, 1 if unitriangular else 0) if upper else np.tril(x, -1 if unitriangular else 0)
+
+
+@cache
+def triangular_grads(wanted: tuple[str, ...]) -> Forms:
+    """The form of the gradients of `wanted` operands of a solution. The first that is saved is the triangle, the last, for its own, the solution."""
+
+    def function(grad: Array, avals: Sequence[Aval], a: Array, *saved: Array, upper: bool, left: bool, unitriangular: bool) -> Any:
+        made = {"B": _by_triangle(a, grad, not upper, left, True, unitriangular)}
+        if "self" in wanted:
+            pair = (made["B"], saved[-1]) if left else (saved[-1], made["B"])
+            made["self"] = _of_triangle(negative(product_of(*pair, not left, left)), upper, unitriangular)
+        return only(made, wanted)
+
+    def result(grad: Array, avals: Sequence[Aval], a: Array, *saved: Array, upper: bool, left: bool, unitriangular: bool) -> Any:
+        made = {"self": a, "B": grad}
+        alike = all([aval.shape == made[name].shape for name, aval in zip(wanted, avals, strict=True)])
+        return only(made, wanted) if alike and _is_equation(a, grad, left) else None
+
+    return Forms(function, result, takes=lambda grad, a, *saved: takes(a, grad) + ("self" in wanted) * multiplies(a, 1))
+
+
+triangular = Forms(_solved, lambda a, b, upper, left, unitriangular: b if _is_equation(a, b, left) else None, True, takes=lambda a, b: takes(a, b))
+
+
+# ---------------------------------------------------------------------- the older operator, which returns the triangle, too
+
+
+def _old_solved(b: Array, a: Array, upper: bool, transpose: bool, unitriangular: bool) -> tuple[Array, Array]:
+    return _by_triangle(a, b, not upper, True, transpose, unitriangular), a
+
+
+old_triangular = Forms(_old_solved, lambda b, a, upper, transpose, unitriangular: (b, a) if has_sides(a, b) else None, takes=lambda b, a: takes(a, b))
