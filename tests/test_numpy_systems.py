@@ -44,7 +44,8 @@ def _triangle(*shape: int) -> np.ndarray:
 SQUARE = [(1, 1), (2, 2), (7, 7), (33, 33), (64, 64), (70, 70), (3, 4, 4), (12, 3, 3), (2, 2, 5, 5), (2, 130, 130), (10, 66, 66)]
 SHAPES = [*SQUARE[:-2], (5, 3), (3, 5), (1, 4), (4, 1), (70, 66), (2, 5, 3), (2, 3, 5)]
 _EQUATIONS = [((*shape,), (*shape[:-1], columns)) for shape in SQUARE for columns in (1, 3)] + [(shape, shape[:-1]) for shape in SQUARE]
-_PAIRS = [(shape, (*shape[:-1], columns)) for shape in SQUARE for columns in (1, 3)]
+_PAIRS = [*[(shape, (*shape[:-1], columns)) for shape in SQUARE for columns in (1, 3)],
+          ((3, 3), (4, 3, 2)), ((2, 70, 70), (70, 2)), ((2, 1, 3, 3), (3, 3, 2)), ((1, 3, 3), (3, 1))]  # fmt: skip
 _STATICS = {"eigh": [{"upper": False}, {"upper": True}], "qr": [{"mode": m} for m in ("reduced", "complete", "r")]}
 CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, Any]]]] = {
     "linalg_solve": [([_matrix(*a), _matrix(*b, seed=3) if len(b) > 1 else np.arange(1.0, b[0] + 1)], {"left": True}) for a, b in _EQUATIONS],
@@ -237,9 +238,10 @@ def test_what_has_no_form_is_traced(name, call):
 
 def test_costs_grow_as_those_of_the_plans():
     """So that a program of factorizations is not taken for a cheap one."""
-    for name in ("linalg_inv", "linalg_slogdet", "linalg_eigh", "linalg_svd", "linalg_qr", "linalg_pinv"):
+    alone = ("linalg_inv", "linalg_slogdet", "linalg_eigh", "linalg_svd", "linalg_qr", "linalg_pinv", "linalg_cholesky", "cholesky_inverse")
+    for name, size in [(name, size) for name in (*alone, "linalg_solve", "linalg_solve_triangular", "cholesky_solve") for size in (60, 150)]:
         statics = CALLS[name][0][1]
-        sig, _ = _signature(name, ([_positive(60, 60)], statics), "float32")
+        sig, _ = _signature(name, ([_positive(size, size)] * (1 if name in alone else 2), statics), "float32")
         planned: Any = plan_of(sig.closed())
         assert planned.cost / 5 < sig.baseline.cost < planned.cost * 2, name  # type: ignore[union-attr]
         assert sig.baseline.cost - sig.baseline.alike < planned.cost / 2  # type: ignore[union-attr]

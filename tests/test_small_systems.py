@@ -69,7 +69,8 @@ def test_forms_give_what_jax_gives(size, seed, dtype, which, singular):
 @by_form
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([(1, 1), (5, 5), (33, 33), (70, 70), (3, 4, 4), (2, 2, 3, 3), (2, 66, 66)]), st.integers(0, 10**6), st.sampled_from(["float32", "float64"]),
+    st.sampled_from([(1, 1), (5, 5), (33, 33), (70, 70), (3, 4, 4), (2, 2, 3, 3), (2, 66, 66)]), st.integers(0, 10**6),
+    st.sampled_from(["float32", "float64"]),
     st.booleans(), st.sampled_from(["positive", "not", "one not", "NaN"]),
 )  # fmt: skip
 def test_factors_and_what_is_left_where_there_are_none(shape, seed, dtype, upper, which):

@@ -13,14 +13,16 @@ from torchgrad_jax.declaration.numpy_forms import Array, identity_like
 from torchgrad_jax.declaration.numpy_systems.parts import (
     INTS,
     OUTCOME,
+    equations,
     failure,
     fits,
     flat,
-    has_sides,
+    gathered,
     multiplies,
     negative,
-    only,
+    of_avals,
     product_of,
+    sides,
     symmetric,
     takes,
 )
@@ -98,6 +100,7 @@ cholesky_vjp = Forms(_cholesky_vjp, _of_factors, takes=lambda grad, factor: mult
 
 def _solved(b: Array, factor: Array, upper: bool) -> Array:
     """The solutions by one triangle of the factor."""
+    factor, b = equations(factor, b)
     return substituted(factor, substituted(factor, b, upper, True), not upper, False)
 
 
@@ -108,7 +111,8 @@ def _of_factor(common: Array, factor: Array, upper: bool) -> Array:
 
 
 def _solve_result(b: Array, factor: Array, upper: bool) -> Array | None:
-    return b if has_sides(factor, b) else None
+    shape = sides(factor, b)
+    return None if shape is None else stand_in(shape, b.dtype)
 
 
 @cache
@@ -120,17 +124,14 @@ def cholesky_solve_grads(wanted: tuple[str, ...]) -> Forms:
         return saved[-2 if len(saved) > 1 else -1]
 
     def function(grad: Array, avals: Sequence[Aval], *saved: Array, upper: bool) -> Any:
-        factor = factor_of(saved)
+        factor, grad = equations(factor_of(saved), grad)
         made = {"self": _solved(grad, factor, upper)}
         if "input2" in wanted:
             made["input2"] = _of_factor(product_of(made["self"], saved[-1], False, True), factor, upper)
-        return only(made, wanted)
+        return gathered(made, wanted, avals)
 
     def result(grad: Array, avals: Sequence[Aval], *saved: Array, upper: bool) -> Any:
-        factor = factor_of(saved)
-        made = {"self": grad, "input2": factor}
-        alike = all([aval.shape == made[name].shape for name, aval in zip(wanted, avals, strict=True)])
-        return only(made, wanted) if alike and has_sides(factor, grad) else None
+        return None if sides(factor_of(saved), grad) is None else of_avals(avals, grad.dtype)
 
     def takes_of(grad: Array, *saved: Array) -> float:
         factor = factor_of(saved)

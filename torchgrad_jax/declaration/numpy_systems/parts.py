@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from torchgrad_jax.declaration.numpy_forms import Array
+from torchgrad_jax.declaration.numpy_forms import Array, expand_vjp
 from torchgrad_jax.declaration.numpy_indexing import RIGHT
 from torchgrad_jax.declaration.numpy_products import multiplying
 from torchgrad_jax.runtime.baseline import blocks
 from torchgrad_jax.runtime.baseline.cost import multiplies_natively, product, weight
 from torchgrad_jax.runtime.baseline.linear_algebra import SMALL, eliminating
 from torchgrad_jax.runtime.operation import stand_in
+from torchgrad_jax.runtime.value import Aval
 
 INTS, COUNTS, OUTCOME = np.dtype(np.int32), np.dtype(np.int64), stand_in((2,), np.dtype(np.int64))
 
@@ -31,9 +32,27 @@ def is_real(*arrays: Array) -> bool:
     return all([a.dtype.char in "fd" and a.dtype == arrays[0].dtype and a.size for a in arrays])
 
 
-def has_sides(a: Array, b: Array) -> bool:
-    """Whether there is a matrix of right sides for each square matrix: of as many rows."""
-    return fits(a) and b.dtype == a.dtype and b.ndim == a.ndim and bool(b.size) and b.shape[:-1] == a.shape[:-1]
+def sides(a: Array, b: Array) -> tuple[int, ...] | None:
+    """The shape of the solutions of systems of square matrices like `a` for matrices of right sides, whose batches broadcast; None where there is no
+    form."""
+    if not fits(a) or b.dtype != a.dtype or b.ndim < 2 or not b.size or b.shape[-2] != a.shape[-1]:
+        return None
+    return b.shape if a.shape[:-2] == b.shape[:-2] else (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
+
+
+def equations(a: Array, b: Array) -> tuple[Array, Array]:
+    """Both as often as their batches, broadcast to each other, have them."""
+    if a.shape[:-2] == b.shape[:-2]:
+        return a, b
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return np.broadcast_to(a, (*batch, *a.shape[-2:])), np.broadcast_to(b, (*batch, *b.shape[-2:]))
+
+
+def gathered(made: dict[str, Array], wanted: Sequence[str], avals: Sequence[Aval]) -> Any:
+    """The gradients by these names in the shapes of their operands, which were broadcast: one, or a tuple."""
+    found = [made[name] for name in wanted]
+    found = [x if x.shape == aval.shape else expand_vjp.function(x, aval, x.shape) for x, aval in zip(found, avals, strict=True)]
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def takes(a: Array, *changed: Array) -> float:
@@ -47,6 +66,12 @@ def takes(a: Array, *changed: Array) -> float:
 def only(made: dict[str, Any], wanted: Sequence[str]) -> Any:
     """What was made by these names: one, or a tuple."""
     return made[wanted[0]] if len(wanted) == 1 else tuple([made[name] for name in wanted])
+
+
+def of_avals(avals: Sequence[Aval], dtype: np.dtype) -> Any:
+    """What stands for gradients in the shapes of their operands: one, or a tuple."""
+    made = [stand_in(aval.shape, dtype) for aval in avals]
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 # ---------------------------------------------------------------------- products

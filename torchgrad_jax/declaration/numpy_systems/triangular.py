@@ -9,22 +9,25 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array
-from torchgrad_jax.declaration.numpy_systems.parts import has_sides, multiplies, negative, only, product_of, takes
+from torchgrad_jax.declaration.numpy_systems.parts import equations, gathered, multiplies, negative, of_avals, product_of, sides, takes
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.baseline.linear_algebra import substituted
+from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
 
 def _by_triangle(a: Array, b: Array, lower: bool, left: bool, transposed: bool, unit: bool) -> Array:
     """The solutions X of A X = b, X A = b unless `left`, A being the lower or upper triangle of `a`, or the transpose of that."""
+    a, b = equations(a, b)
     if left:
         return substituted(a, b, transposed, lower != transposed, unit)
     return substituted(a, b.mT, not transposed, lower == transposed, unit).mT
 
 
-def _is_equation(a: Array, b: Array, left: bool) -> bool:
-    """Whether there is a matrix of right sides for each triangle."""
-    return has_sides(a, b if left else b.mT)
+def _result(a: Array, b: Array, left: bool) -> Array | None:
+    """What is like the solutions; None where they have no form."""
+    shape = sides(a, b if left else b.mT)
+    return None if shape is None else stand_in(shape if left else (*shape[:-2], *b.shape[-2:]), a.dtype)
 
 
 def _solved(a: Array, b: Array, upper: bool, left: bool, unitriangular: bool) -> Array:
@@ -45,17 +48,15 @@ def triangular_grads(wanted: tuple[str, ...]) -> Forms:
         if "self" in wanted:
             pair = (made["B"], saved[-1]) if left else (saved[-1], made["B"])
             made["self"] = _of_triangle(negative(product_of(*pair, not left, left)), upper, unitriangular)
-        return only(made, wanted)
+        return gathered(made, wanted, avals)
 
     def result(grad: Array, avals: Sequence[Aval], a: Array, *saved: Array, upper: bool, left: bool, unitriangular: bool) -> Any:
-        made = {"self": a, "B": grad}
-        alike = all([aval.shape == made[name].shape for name, aval in zip(wanted, avals, strict=True)])
-        return only(made, wanted) if alike and _is_equation(a, grad, left) else None
+        return None if _result(a, grad, left) is None else of_avals(avals, grad.dtype)
 
     return Forms(function, result, takes=lambda grad, a, *saved: takes(a, grad) + ("self" in wanted) * multiplies(a, 1))
 
 
-triangular = Forms(_solved, lambda a, b, upper, left, unitriangular: b if _is_equation(a, b, left) else None, True, takes=lambda a, b: takes(a, b))
+triangular = Forms(_solved, lambda a, b, upper, left, unitriangular: _result(a, b, left), True, takes=lambda a, b: takes(a, b))
 
 
 # ---------------------------------------------------------------------- the older operator, which returns the triangle, too
@@ -65,4 +66,9 @@ def _old_solved(b: Array, a: Array, upper: bool, transpose: bool, unitriangular:
     return _by_triangle(a, b, not upper, True, transpose, unitriangular), a
 
 
-old_triangular = Forms(_old_solved, lambda b, a, upper, transpose, unitriangular: (b, a) if has_sides(a, b) else None, takes=lambda b, a: takes(a, b))
+def _old_result(b: Array, a: Array, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+    solution = _result(a, b, True)
+    return None if solution is None else (solution, a)
+
+
+old_triangular = Forms(_old_solved, _old_result, takes=lambda b, a: takes(a, b))
