@@ -48,7 +48,8 @@ _PAIRS = [*[(shape, (*shape[:-1], columns)) for shape in SQUARE for columns in (
           ((3, 3), (4, 3, 2)), ((2, 70, 70), (70, 2)), ((2, 1, 3, 3), (3, 3, 2)), ((1, 3, 3), (3, 1))]  # fmt: skip
 _STATICS = {"eigh": [{"upper": False}, {"upper": True}], "qr": [{"mode": m} for m in ("reduced", "complete", "r")]}
 CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, Any]]]] = {
-    "linalg_solve": [([_matrix(*a), _matrix(*b, seed=3) if len(b) > 1 else np.arange(1.0, b[0] + 1)], {"left": True}) for a, b in _EQUATIONS],
+    "linalg_solve": [([_matrix(*a), _matrix(*b, seed=3) if len(b) > 1 else np.arange(1.0, b[0] + 1)], {"left": True}) for a, b in _EQUATIONS]
+    + [([_matrix(*a), _matrix(*a[:-2], columns, a[-1], seed=3)], {"left": False}) for a in SQUARE for columns in (2, 4)],
     **{name: [([_matrix(*a)], {}) for a in SQUARE] for name in ("linalg_inv", "linalg_inv_ex_checked", "linalg_det", "linalg_slogdet")},
     **{name: [([_positive(*a)], {"upper": upper}) for a in SQUARE for upper in (False, True)]
        for name in ("linalg_cholesky", "linalg_cholesky_ex", "linalg_cholesky_ex_checked", "cholesky")},
@@ -227,7 +228,7 @@ def test_equal_values_have_the_gradient_of_what_does_not_depend_on_the_vectors()
 
 @pytest.mark.parametrize(("name", "call"), [
     ("linalg_inv", ([np.ones((0, 0))], {})), ("linalg_det", ([np.ones((2, 0, 0))], {})),
-    ("linalg_solve", ([_matrix(3, 3), np.ones((2, 3))], {"left": False})), ("linalg_solve", ([_matrix(3, 3), np.ones((4, 3, 2))], {"left": True})),
+    ("linalg_solve", ([_matrix(3, 3), np.ones((4, 2, 3))], {"left": False})), ("linalg_solve", ([_matrix(3, 3), np.ones((4, 3, 2))], {"left": True})),
     ("linalg_solve", ([_matrix(2, 3, 3), np.ones((3, 2))], {"left": True})), ("linalg_svd", ([np.ones((0, 3))], {"full_matrices": False})),
     ("linalg_pinv", ([_positive(3, 3)], {"atol": None, "rtol": None, "hermitian": True})),
     ("linalg_lstsq", ([_matrix(5, 3), np.ones((5, 2))], {"rcond": None, "driver": "gelsd"})),
@@ -237,13 +238,13 @@ def test_what_has_no_form_is_traced(name, call):
 
 
 def test_costs_grow_as_those_of_the_plans():
-    """So that a program of factorizations is not taken for a cheap one."""
+    """So that a program of factorizations is not taken for a cheap one. What is known of other sizes that are about as large serves these."""
     alone = ("linalg_inv", "linalg_slogdet", "linalg_eigh", "linalg_svd", "linalg_qr", "linalg_pinv", "linalg_cholesky", "cholesky_inverse")
     for name, size in [(name, size) for name in (*alone, "linalg_solve", "linalg_solve_triangular", "cholesky_solve") for size in (60, 150)]:
         statics = CALLS[name][0][1]
         sig, _ = _signature(name, ([_positive(size, size)] * (1 if name in alone else 2), statics), "float32")
         planned: Any = plan_of(sig.closed())
-        assert planned.cost / 5 < sig.baseline.cost < planned.cost * 2, name  # type: ignore[union-attr]
+        assert planned.cost / 5 < sig.baseline.cost < planned.cost * 3, name  # type: ignore[union-attr]
         assert sig.baseline.cost - sig.baseline.alike < planned.cost / 2  # type: ignore[union-attr]
 
 

@@ -59,19 +59,37 @@ def _solved_by(lu: Array, x: Array) -> Array:
     return x
 
 
+def _in_order(b: Array, order: Array) -> Array:
+    """The rows in this order: of right sides, which may be vectors."""
+    return b.take(order, 0) if order.ndim == 1 else np.take_along_axis(b, order if b.ndim == order.ndim else order[..., None], order.ndim - 1)
+
+
+def _adjoint_solved(lu: Array, order: Array, b: Array) -> Array:
+    """The solutions X of A^T X = b by the factors of A, whose rows are in this order."""
+    x = substituted(lu, substituted(lu, b, True, True), True, False, True)
+    found = np.empty_like(x)
+    if lu.ndim == 2:
+        found[order] = x
+    else:
+        np.put_along_axis(found, order[..., None], x, -2)
+    return found
+
+
 def _solved(a: Array, b: Array, left: bool) -> tuple[Array, Array, Array, Array]:
     lu, pivots, order, outcome = _factors(a)
-    x = b.take(order, 0) if a.ndim == 2 else np.take_along_axis(b, order if b.ndim < a.ndim else order[..., None], a.ndim - 2)
-    return _solved_by(lu, x), lu, pivots + _ONE, outcome
+    x = _solved_by(lu, _in_order(b, order)) if left else _adjoint_solved(lu, order, b.mT).mT
+    return x, lu, pivots + _ONE, outcome
 
 
-def _is_equation(a: Array, b: Any) -> bool:
-    """Whether there is a vector, or a matrix, of right sides for each matrix."""
+def _is_equation(a: Array, b: Any, left: bool) -> bool:
+    """Whether there is a vector, or a matrix, of right sides for each matrix; a matrix, if these are on the left."""
+    if not left:
+        return b.ndim == a.ndim and _is_equation(a, b.mT, True)
     return fits(a) and b.dtype == a.dtype and bool(math.prod(b.shape)) and a.shape[:-1] in (b.shape, b.shape[:-1])
 
 
 def _solve_result(a: Array, b: Array, left: bool) -> Any:
-    return (b, a, stand_in(a.shape[:-1], INTS), OUTCOME) if left and _is_equation(a, b) else None
+    return (b, a, stand_in(a.shape[:-1], INTS), OUTCOME) if _is_equation(a, b, left) else None
 
 
 def _inverted(a: Array) -> tuple[Array, Array]:
@@ -125,21 +143,7 @@ slogdet = Forms(_sign_and_logarithm, _determinant_result(2), True, takes=lambda 
 
 def _order_of(pivots: Array) -> Array:
     """The order of rows that exchanges of row after row make, from 1."""
-    order = list(range(len(pivots)))
-    for i, j in enumerate(pivots.tolist()):
-        order[i], order[j - 1] = order[j - 1], order[i]
-    return np.array(order)
-
-
-def _adjoint_solved(lu: Array, pivots: Array, b: Array) -> Array:
-    """The solutions X of A^T X = b by the factors of A."""
-    x = substituted(lu, substituted(lu, b, True, True), True, False, True)
-    found = np.empty_like(x)
-    if lu.ndim == 2:
-        found[_order_of(pivots)] = x
-        return found
-    np.put_along_axis(found, permutations(pivots - _ONE, lu.shape[-1])[..., None], x, -2)
-    return found
+    return permutations(pivots - _ONE, pivots.shape[-1])
 
 
 @cache
@@ -147,16 +151,19 @@ def solve_grads(wanted: tuple[str, ...]) -> Forms:
     """The form of the gradients of `wanted` operands of a solution."""
 
     def function(grad: Array, avals: Sequence[Aval], a: Array, x: Array, lu: Array, pivots: Array, left: bool) -> Any:
-        vector = x.ndim < a.ndim
-        of_b = _adjoint_solved(lu, pivots, grad[..., None] if vector else grad)
+        vector, order = x.ndim < a.ndim, _order_of(pivots)
+        grad = grad[..., None] if vector else grad
+        of_b = _adjoint_solved(lu, order, grad) if left else _solved_by(np.ascontiguousarray(lu), _in_order(grad.mT, order)).mT
         made = {"other": of_b[..., 0] if vector else of_b}
-        if "A" in wanted:
+        if "A" in wanted and not left:
+            made["A"] = negative(product_of(x, of_b, True))
+        elif "A" in wanted:
             made["A"] = negative(product_of(of_b, x[..., None] if vector else x, False, True))
         return only(made, wanted)
 
     def result(grad: Array, avals: Sequence[Aval], a: Array, x: Array, lu: Array, pivots: Array, left: bool) -> Any:
         shapes = {"A": a.shape, "other": x.shape}
-        if not left or not _is_equation(a, x) or any([aval.shape != shapes[name] for name, aval in zip(wanted, avals, strict=True)]):
+        if not _is_equation(a, x, left) or any([aval.shape != shapes[name] for name, aval in zip(wanted, avals, strict=True)]):
             return None
         return only({name: stand_in(shapes[name], a.dtype) for name in wanted}, wanted)
 
@@ -171,7 +178,7 @@ def _times_inverse_adjoint(lu: Array, pivots: Array, factor: Array) -> Array:
     """The transposes of the inverses, each times its factor."""
     b = np.zeros(lu.shape, lu.dtype)
     b.reshape(*lu.shape[:-2], -1)[..., :: lu.shape[-1] + 1] = factor[..., None]
-    return _adjoint_solved(lu, pivots, b)
+    return _adjoint_solved(lu, _order_of(pivots), b)
 
 
 def _det_vjp(grads: Sequence[Any], aval: Aval, a: Array, result: Array, lu: Array, pivots: Array) -> Array:
