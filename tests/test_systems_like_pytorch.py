@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import torchgrad_jax
-from torchgrad_jax.operators import registry
 from torchgrad_jax.runtime.operation import Signature
 
 torch = pytest.importorskip("torch")
@@ -124,7 +123,7 @@ def test_singular_matrices_fail_as_in_pytorch(shape):
 
 
 @pytest.mark.skipif(not torchgrad_jax.runtime.typed_core(), reason="the forms are compiled ones")
-@pytest.mark.parametrize("name", [name for name in CALLS if "triangular_solve" not in name])
+@pytest.mark.parametrize("name", sorted(CALLS))
 def test_nothing_is_traced_at_new_sizes(name, monkeypatch):
     traced = []
 
@@ -139,5 +138,4 @@ def test_nothing_is_traced_at_new_sizes(name, monkeypatch):
     monkeypatch.setattr(Signature, "_trace", lambda self: (traced.append(self.bop.name), trace(self)))
     for size in (9, 11, 65, 90, 130):
         run(size)
-    known = {o.name for o in registry.values()}
-    assert not {found for found in traced if "inalg" in found or "olesky" in found or found not in known}
+    assert not [found for found in traced if any(part in found.lower() for part in ("linalg", "cholesky", "triangular"))]

@@ -412,7 +412,7 @@ def _old_triangular_shapes(b: Aval, a: Aval, upper: bool, transpose: bool, unitr
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
     order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",),
     shows=("self", "A"), attributes="transpose unitriangular upper", validate=_old_triangular_shapes, numpy=numpy_systems.old_triangular,
-    **PRIVATE)  # fmt: skip
+    numpy_grads=numpy_systems.old_triangular_grads, **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a

@@ -71,4 +71,21 @@ def _old_result(b: Array, a: Array, upper: bool, transpose: bool, unitriangular:
     return None if solution is None else (solution, a)
 
 
+@cache
+def old_triangular_grads(wanted: tuple[str, ...]) -> Forms:
+    """The form of the gradients of `wanted` operands by that of the solution. All three are saved: the sides, the triangle, and the solution."""
+
+    def function(grad: Array, avals: Sequence[Aval], b: Array, a: Array, x: Array, upper: bool, transpose: bool, unitriangular: bool) -> Any:
+        made = {"self": _by_triangle(a, grad, not upper, True, not transpose, unitriangular)}
+        if "A" in wanted:
+            pair = (x, made["self"]) if transpose else (made["self"], x)
+            made["A"] = _of_triangle(negative(product_of(*pair, False, True)), upper, unitriangular)
+        return gathered(made, wanted, avals)
+
+    def result(grad: Array, avals: Sequence[Aval], *saved: Array, **_: Any) -> Any:
+        return None if len(saved) < 3 or _result(saved[1], grad, True) is None else of_avals(avals, grad.dtype)
+
+    return Forms(function, result, takes=lambda grad, b, a, x: takes(a, grad) + ("A" in wanted) * multiplies(a, 1))
+
+
 old_triangular = Forms(_old_solved, _old_result, takes=lambda b, a: takes(a, b))
