@@ -50,7 +50,8 @@ _STATICS = {"eigh": [{"upper": False}, {"upper": True}], "qr": [{"mode": m} for 
 CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, Any]]]] = {
     "linalg_solve": [([_matrix(*a), _matrix(*b, seed=3) if len(b) > 1 else np.arange(1.0, b[0] + 1)], {"left": True}) for a, b in _EQUATIONS]
     + [([_matrix(*a), _matrix(*a[:-2], columns, a[-1], seed=3)], {"left": False}) for a in SQUARE for columns in (2, 4)],
-    **{name: [([_matrix(*a)], {}) for a in SQUARE] for name in ("linalg_inv", "linalg_inv_ex_checked", "linalg_det", "linalg_slogdet")},
+    **{name: [([_matrix(*a)], {}) for a in SQUARE]
+       for name in ("linalg_inv", "linalg_inv_ex", "linalg_inv_ex_checked", "linalg_det", "linalg_slogdet")},
     **{name: [([_positive(*a)], {"upper": upper}) for a in SQUARE for upper in (False, True)]
        for name in ("linalg_cholesky", "linalg_cholesky_ex", "linalg_cholesky_ex_checked", "cholesky")},
     "cholesky_solve": [([_matrix(*b, seed=3), _triangle(*a)], {"upper": upper}) for a, b in _PAIRS for upper in (False, True)],
@@ -70,6 +71,7 @@ CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, Any]]]] = {
                      for f, rcond in ((_matrix, None), (_of_rank_one, 1e-3))],
     "linalg_matrix_exp": [([_matrix(*a) * size], {}) for a in SQUARE for size in (0.0, 1e-3, 0.03, 0.1, 0.3, 1.0, 4.0)],
 }  # fmt: skip
+CALLS["linalg_solve_ex"] = CALLS["linalg_solve"]
 HOMES = ("torchgrad_jax.declaration.numpy_systems.", "torchgrad_jax.operators.kernels.numpy_exponential")
 WITH_GRADIENTS = sorted(name for name in CALLS if registry[name].numpy_vjp is not None or registry[name].numpy_grads is not None)
 

@@ -37,6 +37,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     **{f"cholesky_ex upper={u}": lambda t, a, b, u=u: t.linalg.cholesky_ex(_positive(t, a), upper=u)[0] for u in (False, True)},
     "old cholesky": lambda t, a, b: t.cholesky(_positive(t, a), upper=True),
     "inv": lambda t, a, b: t.linalg.inv(a),
+    "inv_ex": lambda t, a, b: t.linalg.inv_ex(a)[0],
+    "solve_ex": lambda t, a, b: t.linalg.solve_ex(a, b)[0],
     "det": lambda t, a, b: t.linalg.det(a / 2),
     "slogdet": lambda t, a, b: t.linalg.slogdet(a)[1],
     "solve": lambda t, a, b: t.linalg.solve(a, b),
@@ -114,6 +116,8 @@ def test_singular_matrices_fail_as_in_pytorch(shape):
             words.append(str(error.value).partition("The solver failed")[0])
         assert words[0] == words[1]
     for t in (torchgrad_jax, torch):
+        for found in (t.linalg.inv_ex(t.tensor(a)), t.linalg.solve_ex(t.tensor(a), t.tensor(a))):
+            assert found.info.reshape(-1).tolist() == [*[0] * (len(shape) - 2), 67]
         assert (t.linalg.det(t.tensor(a)).reshape(-1)[-1] == 0).item() and t.linalg.slogdet(t.tensor(a))[1].reshape(-1)[-1].item() == -np.inf
         infinite = t.linalg.solve_triangular(t.tensor(a * 0), t.ones(shape, dtype=t.float64), upper=True)
         assert not t.isfinite(infinite).any().item()

@@ -350,7 +350,8 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
 
 _SOLVE_GRADS = {name: Together(_solve_grads, name) for name in ("A", "other")}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
-   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve_ex, numpy_grads=numpy_systems.solve_grads,
+   **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
    order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve, numpy_grads=numpy_systems.solve_grads,
    check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
@@ -364,7 +365,7 @@ def inverse_and_info(a: Any) -> tuple[Any, Any]:
 
 _INVERSE_GRADS = {"self": lambda grad, inverse: -mul(adjoint(inverse), mul(grad, adjoint(inverse)))}
 op("linalg_inv_ex(Tensor self)", order=COLUMNS, results=("inverse", "info"), grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
-   **PRIVATE)(inverse_and_info)  # fmt: skip
+   numpy=numpy_systems.inverse_ex, numpy_vjp=numpy_systems.inverse_vjp, **PRIVATE)(inverse_and_info)  # fmt: skip
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
     op(f"{_name}(Tensor self)", order=COLUMNS,
        results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), numpy=numpy_systems.inverse,

@@ -26,11 +26,23 @@ from torchgrad_jax.declaration.numpy_systems.lapack import (
     svd_vjp,
     svdvals,
 )
-from torchgrad_jax.declaration.numpy_systems.lu import det, det_vjp, inverse, inverse_vjp, slogdet, slogdet_vjp, solve, solve_grads
+from torchgrad_jax.declaration.numpy_systems.lu import (
+    det,
+    det_vjp,
+    inverse,
+    inverse_ex,
+    inverse_vjp,
+    slogdet,
+    slogdet_vjp,
+    solve,
+    solve_ex,
+    solve_grads,
+)
 from torchgrad_jax.declaration.numpy_systems.triangular import old_triangular, old_triangular_grads, triangular, triangular_grads
 
 __all__ = [
     "cholesky", "cholesky_checked", "cholesky_inverse", "cholesky_inverse_vjp", "cholesky_solve", "cholesky_solve_grads", "cholesky_vjp", "det",
-    "det_vjp", "eigh", "eigh_vjp", "eigvalsh", "inverse", "inverse_vjp", "lstsq", "lstsq_grads", "old_triangular", "old_triangular_grads", "pinv",
-    "qr", "qr_vjp", "slogdet", "slogdet_vjp", "solve", "solve_grads", "svd", "svd_vjp", "svdvals", "triangular", "triangular_grads",
+    "det_vjp", "eigh", "eigh_vjp", "eigvalsh", "inverse", "inverse_ex", "inverse_vjp", "lstsq", "lstsq_grads", "old_triangular",
+    "old_triangular_grads", "pinv", "qr", "qr_vjp", "slogdet", "slogdet_vjp", "solve", "solve_ex", "solve_grads", "svd", "svd_vjp", "svdvals",
+    "triangular", "triangular_grads",
 ]  # fmt: skip

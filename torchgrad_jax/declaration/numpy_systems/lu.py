@@ -42,8 +42,13 @@ def _factors(a: Array) -> tuple[Array, Array, Array, Array]:
         lu, pivots, order, zero = blocks.factors(a)
         return lu, pivots, order, np.array([1, zero], np.int64) if zero else RIGHT
     lu, pivots, order = lu_factors(a)
+    return lu, pivots, order, failure(_info(lu))
+
+
+def _info(lu: Array) -> Array:
+    """Of each which element of U's diagonal is the first 0, from 1; 0 for none."""
     zeros = diagonals(lu) == 0
-    return lu, pivots, order, failure(np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0)) if zeros.any() else RIGHT
+    return np.where(zeros.any(-1), zeros.argmax(-1) + 1, 0).astype(INTS) if zeros.any() else np.zeros(lu.shape[:-2], INTS)
 
 
 def _solved_by(lu: Array, x: Array) -> Array:
@@ -92,14 +97,33 @@ def _solve_result(a: Array, b: Array, left: bool) -> Any:
     return (b, a, stand_in(a.shape[:-1], INTS), OUTCOME) if _is_equation(a, b, left) else None
 
 
+def _solved_ex(a: Array, b: Array, left: bool) -> tuple[Array, Array, Array, Array]:
+    x, lu, pivots, _ = _solved(a, b, left)
+    return x, lu, pivots, _info(lu)
+
+
+def _solve_ex_result(a: Array, b: Array, left: bool) -> Any:
+    made = _solve_result(a, b, left)
+    return None if made is None else (*made[:3], stand_in(a.shape[:-2], INTS))
+
+
 def _inverted(a: Array) -> tuple[Array, Array]:
     lu, _, order, outcome = _factors(a)
-    x = np.zeros(a.shape, a.dtype)
-    if a.ndim == 2:
-        x[numbered(len(a)), order] = 1
+    return _inverse_by(lu, order), outcome
+
+
+def _inverted_ex(a: Array) -> tuple[Array, Array]:
+    lu, _, order, _ = _factors(a)
+    return _inverse_by(lu, order), _info(lu)
+
+
+def _inverse_by(lu: Array, order: Array) -> Array:
+    x = np.zeros(lu.shape, lu.dtype)
+    if lu.ndim == 2:
+        x[numbered(len(lu)), order] = 1
     else:
         np.put_along_axis(x, order[..., None], 1, -1)
-    return _solved_by(lu, x), outcome
+    return _solved_by(lu, x)
 
 
 def _parity(pivots: Array, dtype: np.dtype) -> Array:
@@ -134,6 +158,8 @@ def _determinant_result(count: int) -> Callable[..., Any]:
 
 solve = Forms(_solved, _solve_result, True, takes=lambda a, b: takes(a, a, b, b))
 inverse = Forms(_inverted, lambda a: (a, OUTCOME) if fits(a) else None, True, takes=lambda a: takes(a, a, a, a))
+solve_ex = Forms(_solved_ex, _solve_ex_result, True, takes=solve.takes)
+inverse_ex = Forms(_inverted_ex, lambda a: (a, stand_in(a.shape[:-2], INTS)) if fits(a) else None, True, takes=inverse.takes)
 det = Forms(_determinant, _determinant_result(1), True, takes=lambda a: takes(a, a))
 slogdet = Forms(_sign_and_logarithm, _determinant_result(2), True, takes=lambda a: takes(a, a))
 
@@ -170,7 +196,9 @@ def solve_grads(wanted: tuple[str, ...]) -> Forms:
     return Forms(function, result, takes=lambda grad, a, *saved: takes(a, grad, grad) + ("A" in wanted) * multiplies(a, 1))
 
 
-def _inverse_vjp(grad: Array, aval: Aval, inverse: Array) -> Array:
+def _inverse_vjp(grad: Any, aval: Aval, inverse: Array) -> Array:
+    """Of a tuple of results it is given a list."""
+    grad = grad[0] if isinstance(grad, list) else grad
     return negative(product_of(inverse, product_of(grad, inverse, False, True), True))
 
 
@@ -205,6 +233,8 @@ def _only(place: int) -> Callable[..., Any]:
     return result
 
 
-inverse_vjp = Forms(_inverse_vjp, lambda grad, aval, inverse: grad if is_real(grad) else None, True, takes=lambda grad, inverse: multiplies(grad, 2))
+inverse_vjp = Forms(
+    _inverse_vjp, lambda grad, aval, inverse: inverse if is_real(inverse) else None, True, takes=lambda grad, inverse: multiplies(inverse, 2)
+)
 det_vjp = Forms(_det_vjp, _only(0), takes=lambda grad, a, *saved: takes(a, a, a))
 slogdet_vjp = Forms(_slogdet_vjp, _only(1), takes=lambda grad, a, *saved: takes(a, a, a))
