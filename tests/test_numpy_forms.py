@@ -220,7 +220,7 @@ _ADDED_WHERE_READ = {f"{name}{twin}" for name in ("index", "index_select", "gath
 # To rounding: test_small_systems.py, test_numpy_systems.py, test_numpy_products.py, test_fourier.py, test_statistics_at_once.py,
 # test_lbfgs_direction.py.
 _STATISTICS = {"_quantile", "_vander", "_histogramdd", "_nll_loss2d", "_nll_loss2d_checked", "multi_margin_loss", "multilabel_margin_loss"}
-_PRODUCTS = {"cholesky", "mm", "bmm", "linear_addmm", "_lbfgs_direction"}
+_PRODUCTS = {"cholesky", "cholesky_solve", "cholesky_inverse", "_triangular_solve", "mm", "bmm", "linear_addmm", "_lbfgs_direction"}
 _ROUNDED = {*_PRODUCTS, *_STATISTICS, *[name for name in registry if name.startswith(("linalg_", "_fft_"))]}
 # test_numpy_placing.py.
 PLACED = {

@@ -46,7 +46,7 @@ def _matrix(size, seed, dtype, singular=False):
 @by_form
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([1, 2, 3, 7, 16, 17, 40]),
+    st.sampled_from([1, 2, 3, 7, 16, 17, 40, 65, 140]),
     st.integers(0, 10**6),
     st.sampled_from(["float32", "float64"]),
     st.sampled_from(["solve", "inv", "slogdet"]),
@@ -69,7 +69,8 @@ def test_forms_give_what_jax_gives(size, seed, dtype, which, singular):
 @by_form
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([(1, 1), (5, 5), (33, 33), (3, 4, 4), (2, 2, 3, 3)]), st.integers(0, 10**6), st.sampled_from(["float32", "float64"]),
+    st.sampled_from([(1, 1), (5, 5), (33, 33), (70, 70), (3, 4, 4), (2, 2, 3, 3), (2, 66, 66)]), st.integers(0, 10**6),
+    st.sampled_from(["float32", "float64"]),
     st.booleans(), st.sampled_from(["positive", "not", "one not", "NaN"]),
 )  # fmt: skip
 def test_factors_and_what_is_left_where_there_are_none(shape, seed, dtype, upper, which):
@@ -105,7 +106,7 @@ def test_what_is_not_finite():
 
 @by_form
 def test_what_is_not_for_the_forms_is_traced():
-    for shape in ((65, 65), (2, 65, 65), (0, 0)):
+    for shape in ((0, 0), (2, 0, 0), (0, 3, 3)):
         bound, _ = registry["linalg_inv"].parse((np.ones(shape),), {}, lambda v: isinstance(v, np.ndarray))
         assert not isinstance(Signature(bound, (aval_of(shape, np.dtype(np.float64), CPU),)).baseline, NumPyForm)
 

@@ -210,7 +210,8 @@ def _cholesky_solve_shapes(b: Aval, factor: Aval, upper: bool) -> None:
 
 @op("cholesky_solve(Tensor self, Tensor input2, bool upper=False)", order=COLUMNS, validate=_cholesky_solve_shapes, **PRIVATE,
     shows=("self", "input2", "result"),
-    grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor})  # fmt: skip
+    grads={"self": lambda grad, self, input2, upper: _positive_solve(grad, input2, upper), "input2": _cholesky_solve_factor},
+    numpy=numpy_systems.cholesky_solve, numpy_grads=numpy_systems.cholesky_solve_grads)  # fmt: skip
 def cholesky_solve(b: Any, factor: Any, upper: bool) -> Any:
     """The solution X of A X = b, A given by its Cholesky factor."""
     return _positive_solve(b, factor, upper)
@@ -222,6 +223,7 @@ def _cholesky_inverse_shapes(a: Aval, upper: bool) -> None:
 
 
 @op("cholesky_inverse(Tensor self, bool upper=False)", order=COLUMNS, validate=_cholesky_inverse_shapes,
+    numpy=numpy_systems.cholesky_inverse, numpy_vjp=numpy_systems.cholesky_inverse_vjp,
     grads={"self": lambda grad, self, result, upper: _of_factor(mul(result, grad, result), self, upper)})  # fmt: skip
 def cholesky_inverse(factor: Any, upper: bool) -> Any:
     """The inverse of the matrix of which `self` is the Cholesky factor."""
@@ -348,7 +350,8 @@ def check_equation(name: str, a: Any, b: Any, left: bool) -> None:
 
 _SOLVE_GRADS = {name: Together(_solve_grads, name) for name in ("A", "other")}
 op("linalg_solve_ex(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots", "info"), node="LinalgSolveExBackward0",
-   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, **PRIVATE)(_solve)  # fmt: skip
+   order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve_ex, numpy_grads=numpy_systems.solve_grads,
+   **PRIVATE)(_solve)  # fmt: skip
 op("linalg_solve(Tensor A, Tensor other, *, bool left=True)", results=("result", "LU", "pivots"), node="LinalgSolveExBackward0",
    order=BY_SIDE, grads=_SOLVE_GRADS, validate=_solve_shapes, numpy=numpy_systems.solve, numpy_grads=numpy_systems.solve_grads,
    check=failure("torch.linalg.solve", "The solver failed because the input matrix is singular."),
@@ -362,7 +365,7 @@ def inverse_and_info(a: Any) -> tuple[Any, Any]:
 
 _INVERSE_GRADS = {"self": lambda grad, inverse: -mul(adjoint(inverse), mul(grad, adjoint(inverse)))}
 op("linalg_inv_ex(Tensor self)", order=COLUMNS, results=("inverse", "info"), grads=_INVERSE_GRADS, validate=square_float("linalg.inv"),
-   **PRIVATE)(inverse_and_info)  # fmt: skip
+   numpy=numpy_systems.inverse_ex, numpy_vjp=numpy_systems.inverse_vjp, **PRIVATE)(inverse_and_info)  # fmt: skip
 for _name, _public in (("linalg_inv", "linalg.inv"), ("linalg_inv_ex_checked", "linalg.inv_ex")):
     op(f"{_name}(Tensor self)", order=COLUMNS,
        results=("inverse",), node="LinalgInvExBackward0", grads=_INVERSE_GRADS, validate=square_float("linalg.inv"), numpy=numpy_systems.inverse,
@@ -392,7 +395,8 @@ def _triangular_a(grad: Any, self: Any, result: Any, upper: bool, left: bool, un
 
 
 @op("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False)", validate=_triangular_shapes,
-    order=COLUMNS, shows=("result",), grads={"self": _triangular_a, "B": _triangular_b}, **PRIVATE)  # fmt: skip
+    order=COLUMNS, shows=("result",), grads={"self": _triangular_a, "B": _triangular_b},
+    numpy=numpy_systems.triangular, numpy_grads=numpy_systems.triangular_grads, **PRIVATE)  # fmt: skip
 def solve_triangular(a: Any, b: Any, upper: bool, left: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (X A = B unless left), A being triangular."""
     return triangular(a, b.astype(a.dtype), not upper, left, unit=unitriangular)
@@ -408,7 +412,8 @@ def _old_triangular_shapes(b: Aval, a: Aval, upper: bool, transpose: bool, unitr
 
 @op("_triangular_solve(Tensor self, Tensor A, bool upper, bool transpose, bool unitriangular)", node="TriangularSolveBackward0",
     order=Order(by_columns, by_columns), results=("solution", "cloned_coefficient"), keeps=("solution",),
-    shows=("self", "A"), attributes="transpose unitriangular upper", validate=_old_triangular_shapes, **PRIVATE)  # fmt: skip
+    shows=("self", "A"), attributes="transpose unitriangular upper", validate=_old_triangular_shapes, numpy=numpy_systems.old_triangular,
+    numpy_grads=numpy_systems.old_triangular_grads, **PRIVATE)  # fmt: skip
 def triangular_solve(b: Any, a: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:
     """The solution X of A X = B (A^T X = B if transpose), A being triangular, and a copy of A."""
     turned = a.mT if transpose else a

@@ -59,10 +59,10 @@ def _cholesky(eqn: Any) -> Any:
     """Reads the lower triangle."""
     by_matrix = _safe(lambda x: [np.linalg.cholesky(x)], _avals(eqn))
     shape, dtype = _avals(eqn)[0]
-    if blocks.by_numbers and dtype.char in "fd" and shape[-1] <= _SMALL:
+    if blocks.by_numbers and dtype.char in "fd" and shape[-1] <= SMALL:
         return _small_factors
     if multiplies_natively(dtype) and 0 not in shape:
-        return _factors
+        return cholesky_factors
 
     def run(x: Any) -> Any:
         try:
@@ -73,8 +73,10 @@ def _cholesky(eqn: Any) -> Any:
     return run
 
 
-def _factors(x: Any) -> Any:
-    """Cholesky factors, and NaN in place of those that there are none of."""
+def cholesky_factors(x: Any) -> Any:
+    """Cholesky factors of matrices of real numbers, whose lower triangles are read, and NaN in place of those that there are none of."""
+    if x.shape[-1] <= SMALL:
+        return _small_factors(x)
     found = np.zeros(x.shape, x.dtype)
     _factorize_halves(x, found)
     failed = np.isnan(found[..., -1, -1])  # what has failed is so from there to the end
@@ -86,7 +88,7 @@ def _factors(x: Any) -> Any:
 def _factorize_halves(x: Any, found: Any) -> None:
     """Write the factors of the upper half of the rows, the others' coefficients in these, and the factors of what these leave of them."""
     size = x.shape[-1]
-    if size <= _SMALL:
+    if size <= SMALL:
         found[...] = _small_factors(x)
         return
     half = _half(size)
@@ -100,7 +102,7 @@ def _factorize_halves(x: Any, found: Any) -> None:
 
 def _half(size: int) -> int:
     """How many rows the first half of so many are, of whole blocks."""
-    return -(-size // (2 * _SMALL)) * _SMALL
+    return -(-size // (2 * SMALL)) * SMALL
 
 
 def _small_factors(x: Any) -> Any:
@@ -173,7 +175,7 @@ def inverse_of_full_rank(a: Any, atol: float, rtol: float) -> Any:
     certain: they lie between 1 / |R^-1| and |R|, Frobenius' norms; and where there are few columns."""
     wide = a.shape[-2] < a.shape[-1]
     tall = a.mT if wide else a
-    if not (blocks.by_numbers and a.dtype.char in "fd" and _FEW_COLUMNS < tall.shape[-1] <= _SMALL):
+    if not (blocks.by_numbers and a.dtype.char in "fd" and _FEW_COLUMNS < tall.shape[-1] <= SMALL):
         return None
     q, r = numpy_lapack.qr(tall, False)
     r = contiguous(r)
@@ -191,8 +193,9 @@ def inverse_of_full_rank(a: Any, atol: float, rtol: float) -> Any:
 
 # Up to this many rows and columns matrices are solved and factorized step by step, up to so many by such blocks and products. Beyond it scipy, which
 # takes 110 ms to import, has LAPACK's own functions.
-_SMALL = 64 if blocks.by_numbers else 32
+SMALL = 64 if blocks.by_numbers else 32
 _BY_BLOCKS = 512
+_INTS = np.dtype(np.int32)
 # Up to so many orders of rows are made one by one.
 _FEW = 8
 # One call of such a function, in nanoseconds.
@@ -226,13 +229,17 @@ def _elimination(eqn: Any, step: float) -> float:
     a, changed = eqn.invars[0].aval, eqn.invars[-1].aval
     *batch, rows, columns = a.shape
     least = min(rows, columns)
-    if least > _BY_BLOCKS:
-        besides, one = _ROUTINE, 0.4
-    elif blocks.by_numbers:
-        besides, one = 500.0 if least <= _SMALL else 8_000.0 * -(-least // _SMALL), 0.05
-    else:
-        besides, one = step * least, 0.4
+    besides, one = eliminating(least, step)
     return 2000.0 + math.prod(batch) * besides + one * weight(a.dtype) * least * changed.size
+
+
+def eliminating(size: int, step: float = 0.0) -> tuple[float, float]:
+    """What eliminating so many columns takes besides, and one of its multiply-adds. step: see `_elimination`."""
+    if size > _BY_BLOCKS:
+        return _ROUTINE, 0.4
+    if blocks.by_numbers:
+        return 500.0 if size <= SMALL else 8_000.0 * -(-size // SMALL), 0.05
+    return step * size, 0.4
 
 
 @rule("triangular_solve", cost=partial(_elimination, step=7_000.0))
@@ -246,25 +253,29 @@ def _triangular_solve(eqn: Any) -> Any:
     left, lower, unit, transposed = p["left_side"], p["lower"], p["unit_diagonal"], p["transpose_a"]
     conjugated = p["conjugate_a"] and dtype.kind == "c"
 
-    def by_steps(a: Any, b: Any) -> Any:
+    def run(a: Any, b: Any) -> Any:
         a = np.conj(a) if conjugated else a
-        found = _substituted(a, b if left else b.mT, transposed == left, lower != (transposed == left), unit)
+        found = substituted(a, b if left else b.mT, transposed == left, lower != (transposed == left), unit)
         return found if left else found.mT
 
-    def by_blas(a: Any, b: Any) -> list[Any]:
-        a = np.conj(a) if conjugated else a
-        return [_routine("blas", "trsm", dtype)(1, a, b, side=int(not left), lower=int(lower), trans_a=int(transposed), diag=int(unit))]
+    return run
 
-    if size <= _BY_BLOCKS:
-        return by_steps
-    run = _each(by_blas, [(shape, dtype)], 2)
-    return lambda a, b: run(a, b)[0]
+
+def substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool = False) -> Any:
+    """The solutions of triangular systems of any size, in memory of their own; of which triangle, see `lanes.substitute`."""
+    if a.shape[-1] <= _BY_BLOCKS:
+        return _substituted(a, b, turned, lower, unit)
+
+    def by_blas(a: Any, b: Any) -> list[Any]:
+        return [_routine("blas", "trsm", b.dtype)(1, a, b, lower=int(lower != turned), trans_a=int(turned), diag=int(unit))]
+
+    return _each(by_blas, [(b.shape, b.dtype)], 2)(a, b)[0]
 
 
 def _substituted(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
-    """The solutions of triangular systems: those of a half of them, then the others', from which these are taken."""
+    """Those of a half of them, then the others', from which these are taken."""
     size = a.shape[-1]
-    if size <= _SMALL:
+    if size <= SMALL:
         return _step_by_step(a, b, turned, lower, unit)
     half = _half(size)
     first, rest = (slice(half), slice(half, None)) if lower else (slice(half, None), slice(half))
@@ -290,21 +301,21 @@ def _step_by_step(a: Any, b: Any, turned: bool, lower: bool, unit: bool) -> Any:
 
 @rule("lu", cost=partial(_elimination, step=15_000.0))
 def _lu(eqn: Any) -> Any:
-    shape, dtype = _avals(eqn)[0]
-    if 0 in shape[-2:]:
+    if 0 in eqn.invars[0].aval.shape[-2:]:
         raise Unknown("nothing to factorize")
+    return lu_factors
 
-    if max(shape[-2:]) <= _SMALL:
-        return _factorized
-    if max(shape[-2:]) <= _BY_BLOCKS:
-        return _each(_factorized_by_blocks, _avals(eqn), 2)
-    factorized = _each(lambda a: _routine("lapack", "getrf", dtype)(a)[:2], _avals(eqn)[:2], 2)
 
-    def run(a: Any) -> list[Any]:
-        found, pivots = factorized(a)
-        return [found, pivots, _permutations(pivots, shape[-2])]
-
-    return run
+def lu_factors(a: Any) -> list[Any]:
+    """Of matrices of any size both triangles of their LU factorizations in one, the pivots from 0 and the orders of the rows, int32."""
+    *batch, rows, columns = a.shape
+    if max(rows, columns) <= SMALL:
+        return _factorized(a)
+    made = [(a.shape, a.dtype), ((*batch, min(rows, columns)), _INTS), ((*batch, rows), _INTS)]
+    if max(rows, columns) <= _BY_BLOCKS:
+        return _each(_factorized_by_blocks, made, 2)(a)
+    found, pivots = _each(lambda a: _routine("lapack", "getrf", a.dtype)(a)[:2], made[:2], 2)(a)
+    return [found, pivots, permutations(pivots, rows)]
 
 
 def _factorized(a: Any) -> list[Any]:
@@ -325,8 +336,8 @@ def _factorized_by_blocks(a: Any) -> list[Any]:
     a = np.array(a, order="C")
     rows, columns = a.shape
     pivots, order = np.empty(min(rows, columns), np.int32), np.arange(rows, dtype=np.int32)
-    for begin in range(0, len(pivots), _SMALL):
-        end = min(begin + _SMALL, len(pivots))
+    for begin in range(0, len(pivots), SMALL):
+        end = min(begin + SMALL, len(pivots))
         made, exchanged, moved = _factorized(a[begin:, begin:end])
         to = np.flatnonzero(moved != np.arange(rows - begin))  # most rows stay
         a[begin + to], order[begin + to] = a[begin + moved[to]], order[begin + moved[to]]
@@ -337,7 +348,7 @@ def _factorized_by_blocks(a: Any) -> list[Any]:
     return [a, pivots, order]
 
 
-def _permutations(pivots: Any, size: int) -> Any:
+def permutations(pivots: Any, size: int) -> Any:
     """The orders of rows that exchanges of row after row make, int32."""
     count = math.prod(pivots.shape[:-1])
     if count > _FEW:
@@ -356,7 +367,7 @@ def _permutations(pivots: Any, size: int) -> Any:
 
 @rule("lu_pivots_to_permutation")
 def _lu_pivots_to_permutation(eqn: Any) -> Any:
-    return partial(_permutations, size=eqn.params["permutation_size"])
+    return partial(permutations, size=eqn.params["permutation_size"])
 
 
 @rule("geqrf", cost=partial(lapack, element=20.0, matrix=_ROUTINE))
