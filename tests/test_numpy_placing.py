@@ -130,6 +130,9 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     **dict.fromkeys(("index_fill_tensor", "index_fill_tensor_checked"), (_by_tensor(_FILLED), [(0,), (2,), (0, 2)])),
     **dict.fromkeys(("index_put", "index_put_checked"), (_PUT, [(0,), (1,), (0, 1)])),
     **dict.fromkeys(("max_dim", "min_dim", "median_dim", "nanmedian_dim", "mode"), ([*_KEPT, (_TIED, 1, False)], [(0,)])),
+    **dict.fromkeys(("median", "nanmedian"), ([(S(3, 4),), (S(),), (_TIED,), (_TIED[0],)], [(0,)])),
+    **dict.fromkeys(("_adaptive_max_pool2d",), ([(S(2, 3, 5, 7), (2, 3)), (S(3, 4, 4), (4, 2))], [(0,)])),
+    **dict.fromkeys(("_adaptive_max_pool3d",), ([(S(2, 3, 5, 4, 3), (2, 3, 1))], [(0,)])),
     "kthvalue": (_KTH, [(0,)]), "topk": ([(S(3, 7), 3, 1), (S(5, 2), 2, 0, False), (S(1), 1), (S(9), 9)], [(0,)]),
     **dict.fromkeys(("sort", "sort_stable"), ([(*call, True) for call in _LINES], [(0,)])),
     **dict.fromkeys(("cummax", "cummin", "logcumsumexp", "cumprod"), (_LINES, [(0,)])),
@@ -139,9 +142,12 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     **dict.fromkeys(("as_strided", "as_strided_copy"), ([(call[0], *call[2:]) for call in _STRIDED], [(0,)])),
 }  # fmt: skip
 # What computes in half precision otherwise.
-_NOT_HALF = {"cumprod", "index_fill_tensor", "index_fill_tensor_checked", "logcumsumexp", "prod", "prod_dim"}
+_NOT_HALF = {
+    "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod", "index_fill_tensor", "index_fill_tensor_checked",
+    "logcumsumexp", "prod", "prod_dim",
+}  # fmt: skip
 # Whose forms are loops of C's.
-_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim"}
+_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim", "median", "nanmedian"}
 
 
 def _needs_loops(name: str) -> bool:
