@@ -225,11 +225,11 @@ _ROUNDED = {*_PRODUCTS, *_STATISTICS, *[name for name in registry if name.starts
 # test_numpy_placing.py.
 PLACED = {
     f"{name}{twin}"
-    for name in ("embedding_bag", "embedding_bag_max", "index_fill_scalar", "index_fill_tensor", "scatter_src", "scatter_value", "scatter_reduce", "scatter_reduced")
+    for name in ("embedding_bag", "embedding_bag_max", "scatter_src", "scatter_value", "scatter_reduce", "scatter_reduced")
     for twin in ("", "_checked")
 } | {
     "masked_scatter", "logcumsumexp", "cummin", "take_along_dim", "cummax", "_one_hot", "median_dim", "as_strided_scatter", "mode", "nanmedian_dim",
-    "_histc", "kthvalue", "max_dim", "min_dim",
+    "index_fill_scalar", "index_fill_tensor", "index_fill_scalar_checked", "index_fill_tensor_checked", "_histc", "kthvalue", "max_dim", "min_dim",
 }  # fmt: skip
 
 
