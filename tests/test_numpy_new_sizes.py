@@ -36,6 +36,9 @@ class Case(NamedTuple):
     traced: tuple[str, ...] = ()
 
 
+_PDISTS = "pdist", "PdistBackward0"
+
+
 def _padding(mode: str) -> Case:
     return Case(lambda lib, x: lib.nn.functional.pad(x, (1, 2, 2, 0), mode=mode).square(), lambda n: [(2, 3, n, n + 2)])
 
@@ -67,6 +70,11 @@ CASES: dict[str, Case] = {
                       twice=False),
     "attention_causal": Case(lambda lib, q: lib.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True), lambda n: [(2, 1, n, 4)],
                              twice=False),
+    **{f"pdist_{p}": Case(lambda lib, x, p=p: lib.nn.functional.pdist(x, p), lambda n: [(n, 4)], twice=False, traced=() if p == 2 else _PDISTS)
+       for p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))},
+    "cdist": Case(lambda lib, x, y: lib.cdist(x, y), lambda n: [(n, 3), (n + 2, 3)], twice=False),
+    "cdist_of_many": Case(lambda lib, x, y: lib.cdist(x, y), lambda n: [(2, n + 30, 3), (2, n + 26, 3)]),
+    "renorm": Case(lambda lib, x: x.renorm(2, 0, 1.5), lambda n: [(n, 4)]),
     **{f"pad_{mode}": _padding(mode) for mode in ("replicate", "reflect")},
 }  # fmt: skip
 
@@ -129,6 +137,17 @@ def test_another_size_is_not_traced(name, monkeypatch):
     assert set(traced) <= set(CASES[name].traced)
 
 
+@pytest.mark.parametrize("p", [1.5, 2.0, 3.0])
+def test_distances_of_every_two_rows_have_second_gradients(p):
+    x = tj.tensor(np.random.default_rng(0).normal(size=(4, 3)).tolist(), dtype=tj.float64, requires_grad=True)
+    assert tj.autograd.gradcheck(lambda x: tj.nn.functional.pdist(x, p), (x,))
+    assert tj.autograd.gradgradcheck(lambda x: tj.nn.functional.pdist(x, p), (x,))
+    together = tj.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    (grad,) = tj.autograd.grad(tj.nn.functional.pdist(together, p)[0], together, create_graph=True)
+    assert grad.tolist() == [[0.0, 0.0]] * 3
+    assert tj.autograd.grad(grad.sum(), together)[0].tolist() == [[0.0, 0.0]] * 3
+
+
 # ---------------------------------------------------------------------- the bits of the plans
 
 _PADS: list[tuple[Any, ...]] = [((1, 2), S(2, 3, 7)), ((3, 0, 1, 2), S(2, 3, 4, 7)), ((1, 0, 0, 2, 2, 1), S(1, 2, 3, 4, 5))]
@@ -147,6 +166,10 @@ BITS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...], list[tuple[int, ..
         (np.float32,), [(0,), (1,), (0, 1)],
     ),
     "grid_sampler_3d": ([(S(1, 2, 3, 4, 5), S(1, 2, 3, 2, 3), 0, 0, False)], (np.float32,), [(0,), (1,), (0, 1)]),
+    "pdist": ([(S(5, 4), 2.0), (S(2, 1), 2.0), (S(30, 7), 2.0)], _BOTH, [(0,)]),
+    "_cdist": ([(S(3, 4), S(5, 4), 2.0, False), (S(2, 3, 4), S(2, 5, 4), 2.0, False)], _BOTH, [(0,), (1,), (0, 1)]),
+    "_euclidean_dist": ([(S(3, 4), S(5, 4)), (S(2, 3, 4), S(2, 5, 4)), (S(30, 3), S(33, 3))], _BOTH, [(0,), (1,), (0, 1)]),
+    "renorm": ([(S(3, 4), 2.0, 0, 1.0), (S(2, 3, 4), 2.0, -1, 0.5), (S(2, 1), 2.0, 1, 0.0)], _BOTH, [(0,)]),
     "median": ([(S(3, 5),), (S(7),), (S(1, 2),)], _BOTH, [(0,)]), "nanmedian": ([(S(3, 5),), (S(7),)], _BOTH, [(0,)]),
     "attention_fused": (
         [(S(2, 3, 4, 5), S(2, 3, 6, 5), S(2, 3, 6, 5), None, None, False, 0.5), (S(1, 2, 7, 8),) * 3 + (None, None, True, 0.25),

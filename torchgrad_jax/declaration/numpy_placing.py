@@ -53,9 +53,11 @@ def gradient(function: Callable[..., Array], fits: Callable[..., Any], each: flo
     return lambda wanted: form
 
 
-def gradients(function: Callable[..., dict[str, Array]], fits: Callable[..., Any]) -> Callable[[tuple[str, ...]], Forms]:
+def gradients(
+    function: Callable[..., dict[str, Array]], fits: Callable[..., Any], takes: Callable[..., float] | None = None
+) -> Callable[[tuple[str, ...]], Forms]:
     """The `numpy_grads` of an operator of whose operands several may have one. function: of (the names that are wanted, the gradient, avals by name,
-    what is saved..., **statics) gives these by name."""
+    what is saved..., **statics) gives these by name. takes: see `Forms`."""
 
     @cache
     def of(wanted: tuple[str, ...]) -> Forms:
@@ -70,7 +72,7 @@ def gradients(function: Callable[..., dict[str, Array]], fits: Callable[..., Any
             outs = [stand_in(aval.shape, grad.dtype) for aval in avals]
             return outs[0] if len(outs) == 1 else tuple(outs)
 
-        return Forms(made, result, each=_EACH, planned=True)
+        return Forms(made, result, each=_EACH, takes=takes, planned=True)
 
     return of
 
