@@ -133,6 +133,7 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     **dict.fromkeys(("median", "nanmedian"), ([(S(3, 4),), (S(),), (_TIED,), (_TIED[0],)], [(0,)])),
     **dict.fromkeys(("_adaptive_max_pool2d",), ([(S(2, 3, 5, 7), (2, 3)), (S(3, 4, 4), (4, 2))], [(0,)])),
     **dict.fromkeys(("_adaptive_max_pool3d",), ([(S(2, 3, 5, 4, 3), (2, 3, 1))], [(0,)])),
+    "_trilinear": ([(S(3, 4), S(5, 4, 2), S(3, 2))], [(0,), (1,), (2,), (0, 1, 2), (0, 2)]),
     "_cdist": ([(S(3, 4), S(5, 4), 2.0, False), (S(2, 3, 4), S(2, 5, 4), 2.0, False)], [(0,), (1,), (0, 1)]),
     "_euclidean_dist": ([(S(3, 4), S(5, 4)), (S(2, 3, 4), S(2, 5, 4))], [(0,), (1,), (0, 1)]),
     "kthvalue": (_KTH, [(0,)]), "topk": ([(S(3, 7), 3, 1), (S(5, 2), 2, 0, False), (S(1), 1), (S(9), 9)], [(0,)]),
@@ -145,7 +146,7 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
 }  # fmt: skip
 # What computes in half precision otherwise.
 _NOT_HALF = {
-    "_cdist", "_euclidean_dist", "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod", "index_fill_tensor",
+    "_trilinear", "_cdist", "_euclidean_dist", "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod", "index_fill_tensor",
     "index_fill_tensor_checked", "logcumsumexp", "prod", "prod_dim",
 }  # fmt: skip
 # Whose forms are loops of C's.
