@@ -43,6 +43,14 @@ def _padding(mode: str) -> Case:
     return Case(lambda lib, x: lib.nn.functional.pad(x, (1, 2, 2, 0), mode=mode).square(), lambda n: [(2, 3, n, n + 2)])
 
 
+def _spelling(rows: bool) -> Callable[..., Any]:
+    def program(lib: Any, x: Any, targets: Any) -> Any:
+        lengths = lib.tensor([len(x), len(x) - 2]), lib.tensor([4, 2])
+        return lib.nn.functional.ctc_loss(x.log_softmax(-1), targets, *lengths, reduction="none")
+
+    return program
+
+
 CASES: dict[str, Case] = {
     "trace": Case(lambda lib, x: lib.trace(x), lambda n: [(n, n + 2)]),
     "masked_select": Case(lambda lib, x, mask: x.masked_select(mask).square(), lambda n: [(n, 4)], lambda lib, n: [_mask(lib, n)]),
@@ -76,6 +84,8 @@ CASES: dict[str, Case] = {
     "cdist_of_many": Case(lambda lib, x, y: lib.cdist(x, y), lambda n: [(2, n + 30, 3), (2, n + 26, 3)]),
     "bilinear": Case(lambda lib, x, y, w: lib.nn.functional.bilinear(x, y, w), lambda n: [(n, 4), (n, 3), (2, 4, 3)]),
     "bilinear_of_many": Case(lambda lib, x, y, w, b: lib.nn.functional.bilinear(x, y, w, b), lambda n: [(2, n, 4), (2, n, 3), (2, 4, 3), (2,)]),
+    "ctc": Case(_spelling(True), lambda n: [(n + 5, 2, 6)], lambda lib, n: [lib.arange(8).reshape(2, 4) % 5 + 1], twice=False),
+    "ctc_one_after_the_other": Case(_spelling(False), lambda n: [(n + 5, 2, 6)], lambda lib, n: [lib.arange(6) % 5 + 1], twice=False),
     "renorm": Case(lambda lib, x: x.renorm(2, 0, 1.5), lambda n: [(n, 4)]),
     **{f"pad_{mode}": _padding(mode) for mode in ("replicate", "reflect")},
 }  # fmt: skip
@@ -153,6 +163,7 @@ def test_distances_of_every_two_rows_have_second_gradients(p):
 # ---------------------------------------------------------------------- the bits of the plans
 
 _PADS: list[tuple[Any, ...]] = [((1, 2), S(2, 3, 7)), ((3, 0, 1, 2), S(2, 3, 4, 7)), ((1, 0, 0, 2, 2, 1), S(1, 2, 3, 4, 5))]
+_LABELS = np.arange(8).reshape(2, 4) % 5 + 1
 _BOTH = (np.float32, np.float64)
 # Calls, the dtypes that the form is for, and which operands may have a gradient.
 BITS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...], list[tuple[int, ...]]]] = {
@@ -173,6 +184,8 @@ BITS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...], list[tuple[int, ..
     "_euclidean_dist": ([(S(3, 4), S(5, 4)), (S(2, 3, 4), S(2, 5, 4)), (S(30, 3), S(33, 3))], _BOTH, [(0,), (1,), (0, 1)]),
     "_trilinear": ([(S(3, 4), S(5, 4, 2), S(3, 2)), (S(1, 1), S(1, 1, 1), S(1, 1)), (S(20, 6), S(4, 6, 5), S(20, 5))], _BOTH,
                    [(0,), (1,), (2,), (0, 1, 2), (0, 2)]),
+    "_ctc_loss": ([(S(9, 2, 6), _LABELS, np.array([9, 7]), np.array([4, 2]), 4, 0, False),
+                   (S(9, 2, 6), _LABELS.reshape(-1)[:6], np.array([9, 1]), np.array([4, 2]), 4, 5, True)], _BOTH, [(0,)]),
     "renorm": ([(S(3, 4), 2.0, 0, 1.0), (S(2, 3, 4), 2.0, -1, 0.5), (S(2, 1), 2.0, 1, 0.0)], _BOTH, [(0,)]),
     "median": ([(S(3, 5),), (S(7),), (S(1, 2),)], _BOTH, [(0,)]), "nanmedian": ([(S(3, 5),), (S(7),)], _BOTH, [(0,)]),
     "attention_fused": (

@@ -146,8 +146,8 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
 }  # fmt: skip
 # What computes in half precision otherwise.
 _NOT_HALF = {
-    "_trilinear", "_cdist", "_euclidean_dist", "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod", "index_fill_tensor",
-    "index_fill_tensor_checked", "logcumsumexp", "prod", "prod_dim",
+    "_trilinear", "_cdist", "_euclidean_dist", "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod",
+    "index_fill_tensor", "index_fill_tensor_checked", "logcumsumexp", "prod", "prod_dim",
 }  # fmt: skip
 # Whose forms are loops of C's.
 _LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim", "median", "nanmedian"}
