@@ -61,8 +61,9 @@ def _gradients(wanted: tuple[str, ...]) -> Forms:
 
     def result(grads: Sequence[Array | None], avals: Sequence[Any], saved: dict[str, Array], is_causal: bool, scale: float) -> Any:
         grad, of_weights = grads
-        there = grad is not None and of_weights is None and saved.get("dropout_mask") is None and -1 not in places and "weights" in saved
-        if not there or grad.dtype != _FLOAT or not fits_loop(*operands(grads, saved)[1:4]) or not knows(ATTENTION):
+        if grad is None or grad.dtype != _FLOAT or of_weights is not None or saved.get("dropout_mask") is not None or -1 in places:
+            return None
+        if "weights" not in saved or not fits_loop(*operands(grads, saved)[1:4]) or not knows(ATTENTION):
             return None
         made = [stand_in(aval.shape, _FLOAT) for aval in avals]
         return made[0] if len(made) == 1 else tuple(made)

@@ -193,8 +193,8 @@ def _gradients(grad: Any, input: Any, grid: Any, interpolation_mode: int, paddin
 
 def _by_numpy(shape: tuple[int, ...], image: np.ndarray, grid: np.ndarray, grad: np.ndarray | None, of: int, **options: Any) -> np.ndarray:
     made = np.empty(shape, np.float32)
-    given = [] if grad is None else [contiguous(grad)]
-    handlers.sample(contiguous(image), contiguous(grid), *(given or [None]), made, how_of_points(image, grid, *given, of=of, **options))
+    how = how_of_points(image, grid, of=of, **options)
+    handlers.sample(contiguous(image), contiguous(grid), None if grad is None else contiguous(grad), made, how)
     return made
 
 
