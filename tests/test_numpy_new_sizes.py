@@ -78,9 +78,10 @@ CASES: dict[str, Case] = {
                       twice=False),
     "attention_causal": Case(lambda lib, q: lib.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True), lambda n: [(2, 1, n, 4)],
                              twice=False),
-    **{f"pdist_{p}": Case(lambda lib, x, p=p: lib.nn.functional.pdist(x, p), lambda n: [(n, 4)], twice=False, traced=() if p == 2 else _PDISTS)
+    **{f"pdist_{p}": Case(lambda lib, x, p=p: lib.nn.functional.pdist(x, p), lambda n: [(n, 4)], twice=False, traced=() if p in (1, 2) else _PDISTS)
        for p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf"))},
     "cdist": Case(lambda lib, x, y: lib.cdist(x, y), lambda n: [(n, 3), (n + 2, 3)], twice=False),
+    "cdist_1": Case(lambda lib, x, y: lib.cdist(x, y, 1.0), lambda n: [(n, 3), (n + 2, 3)], twice=False),
     "cdist_of_many": Case(lambda lib, x, y: lib.cdist(x, y), lambda n: [(2, n + 30, 3), (2, n + 26, 3)]),
     "bilinear": Case(lambda lib, x, y, w: lib.nn.functional.bilinear(x, y, w), lambda n: [(n, 4), (n, 3), (2, 4, 3)]),
     "bilinear_of_many": Case(lambda lib, x, y, w, b: lib.nn.functional.bilinear(x, y, w, b), lambda n: [(2, n, 4), (2, n, 3), (2, 4, 3), (2,)]),
@@ -179,8 +180,8 @@ BITS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...], list[tuple[int, ..
         (np.float32,), [(0,), (1,), (0, 1)],
     ),
     "grid_sampler_3d": ([(S(1, 2, 3, 4, 5), S(1, 2, 3, 2, 3), 0, 0, False)], (np.float32,), [(0,), (1,), (0, 1)]),
-    "pdist": ([(S(5, 4), 2.0), (S(2, 1), 2.0), (S(30, 7), 2.0)], _BOTH, [(0,)]),
-    "_cdist": ([(S(3, 4), S(5, 4), 2.0, False), (S(2, 3, 4), S(2, 5, 4), 2.0, False)], _BOTH, [(0,), (1,), (0, 1)]),
+    "pdist": ([(S(5, 4), 2.0), (S(2, 1), 2.0), (S(30, 7), 2.0), (S(5, 4), 1.0), (S(2, 1), 1.0)], _BOTH, [(0,)]),
+    "_cdist": ([(S(3, 4), S(5, 4), 2.0, False), (S(2, 3, 4), S(2, 5, 4), 2.0, False), (S(3, 4), S(5, 4), 1.0, False)], _BOTH, [(0,), (1,), (0, 1)]),
     "_euclidean_dist": ([(S(3, 4), S(5, 4)), (S(2, 3, 4), S(2, 5, 4)), (S(30, 3), S(33, 3))], _BOTH, [(0,), (1,), (0, 1)]),
     "_trilinear": ([(S(3, 4), S(5, 4, 2), S(3, 2)), (S(1, 1), S(1, 1, 1), S(1, 1)), (S(20, 6), S(4, 6, 5), S(20, 5))], _BOTH,
                    [(0,), (1,), (2,), (0, 1, 2), (0, 2)]),

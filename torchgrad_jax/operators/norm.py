@@ -189,9 +189,9 @@ def _shortened_back(grad: np.ndarray, aval: Any, x: np.ndarray, p: float, dim: i
     return np.where(long, passed + _array_norm_grad(np.where(long, change, number(0)), x, norm), passed)
 
 
-def _is_for_arrays(p: float, *arrays: Any) -> bool:
-    """Whether forms are for these: of the 2-norm, which is by far the most frequent one."""
-    return p == 2 and arrays[0].dtype.char in "fd" and all([x.size > 0 and x.dtype == arrays[0].dtype for x in arrays])
+def _is_for_arrays(p: float, *arrays: Any, of: tuple[int, ...] = (2,)) -> bool:
+    """Whether forms are for these: of the 2-norm, which is by far the most frequent one, or of other norms that are named."""
+    return p in of and arrays[0].dtype.char in "fd" and all([x.size > 0 and x.dtype == arrays[0].dtype for x in arrays])
 
 
 # What an element of those that are summed takes, in nanoseconds.
@@ -297,8 +297,18 @@ def _array_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _array_distances(x: np.ndarray, y: np.ndarray, p: float = 2.0, product: bool = False) -> np.ndarray:
-    off = _array_differences(x, y)
-    return np.sqrt(summing((off.ndim - 1,), x.dtype)(off * off))
+    return _array_lengths(_array_differences(x, y), p)
+
+
+def _array_lengths(off: np.ndarray, p: float) -> np.ndarray:
+    """`_distance` of the 1-norm and of the 2-norm."""
+    total = summing((off.ndim - 1,), off.dtype)
+    return total(np.abs(off)) if p == 1 else np.sqrt(total(off * off))
+
+
+def _array_terms(grad: np.ndarray, off: np.ndarray, result: np.ndarray, p: float) -> np.ndarray:
+    """`_cdist_terms` of these."""
+    return np.sign(off) * grad[..., None] if p == 1 else _array_norm_grad(grad[..., None], off, result[..., None])
 
 
 def _array_matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -315,14 +325,14 @@ def _array_distances_by_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _distances_shape(x: np.ndarray, y: np.ndarray, p: float = 2.0, product: bool = False) -> np.ndarray | None:
-    fits = _is_for_arrays(p, x, y) and not product and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-1]
+    fits = _is_for_arrays(p, x, y, of=(1, 2)) and not product and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-1]
     return stand_in((*x.shape[:-1], y.shape[-2]), x.dtype) if fits else None
 
 
 def _array_cdist_grads(
     wanted: tuple[str, ...], grad: np.ndarray, avals: Any, x1: np.ndarray, x2: np.ndarray, result: np.ndarray, p: float, product: bool
 ) -> dict[str, np.ndarray]:
-    terms = _array_norm_grad(grad[..., None], _array_differences(x1, x2), result[..., None])
+    terms = _array_terms(grad, _array_differences(x1, x2), result, p)
     made = {"x1": summing((terms.ndim - 2,), grad.dtype)(terms)} if "x1" in wanted else {}
     return made | ({"x2": -summing((terms.ndim - 3,), grad.dtype)(terms)} if "x2" in wanted else {})
 
@@ -342,7 +352,7 @@ def _array_euclidean_grads(
 def _have_distances(
     grad: np.ndarray, avals: Any, x1: np.ndarray, x2: np.ndarray, result: np.ndarray, p: float = 2.0, product: bool = False
 ) -> bool:  # fmt: skip
-    return _is_for_arrays(p, grad, x1, x2, result) and not product and x1.shape[:-2] == x2.shape[:-2]
+    return _is_for_arrays(p, grad, x1, x2, result, of=(1, 2)) and not product and x1.shape[:-2] == x2.shape[:-2]
 
 
 def _of_pairs(grad: np.ndarray, x: np.ndarray, *rest: np.ndarray) -> float:
@@ -409,13 +419,12 @@ def _two_rows(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _array_pairs(x: np.ndarray, p: float) -> np.ndarray:
     i, j = _two_rows(x.shape[0])
-    off = x[i] - x[j]
-    return np.sqrt(summing((1,), x.dtype)(off * off))
+    return _array_lengths(x[i] - x[j], p)
 
 
 def _array_pairs_back(grad: np.ndarray, aval: Any, x: np.ndarray, result: np.ndarray, p: float) -> np.ndarray:
     (i, j), made = _two_rows(x.shape[0]), np.zeros(x.shape, x.dtype)
-    terms = _array_norm_grad(grad[:, None], x[i] - x[j], result[:, None])
+    terms = _array_terms(grad, x[i] - x[j], result, p)
     add_rows(made, i, terms)
     add_rows(made, j, -terms)
     return made
@@ -423,12 +432,12 @@ def _array_pairs_back(grad: np.ndarray, aval: Any, x: np.ndarray, result: np.nda
 
 def _pairs_shape(x: np.ndarray, p: float) -> np.ndarray | None:
     n = x.shape[0]
-    return stand_in((n * (n - 1) // 2,), x.dtype) if x.ndim == 2 and n > 1 and _is_for_arrays(p, x) else None
+    return stand_in((n * (n - 1) // 2,), x.dtype) if x.ndim == 2 and n > 1 and _is_for_arrays(p, x, of=(1, 2)) else None
 
 
 _PDIST = Forms(_array_pairs, _pairs_shape, True, takes=lambda x: _EACH * x.size * len(x) / 2, planned=True)
 _PDIST_BACK = Forms(
-    _array_pairs_back, lambda grad, aval, x, result, p: stand_in(aval.shape, aval.dtype) if _is_for_arrays(p, grad, x, result) else None,
+    _array_pairs_back, lambda grad, aval, x, result, p: stand_in(aval.shape, aval.dtype) if _is_for_arrays(p, grad, x, result, of=(1, 2)) else None,
     True, takes=lambda grad, x, *_: 2 * _EACH * grad.size * x.shape[1], planned=True,
 )  # fmt: skip
 
