@@ -173,7 +173,7 @@ BITS: dict[str, tuple[list[tuple[Any, ...]], tuple[Any, ...], list[tuple[int, ..
     "col2im": ([(S(2, 18, 12), (5, 6), (3, 3), (1, 1), (0, 0), (1, 1)), (S(12, 12), (6, 7), (2, 3), (1, 2), (1, 0), (2, 1))], _BOTH, [(0,)]),
     "_adaptive_max_pool2d": ([(S(2, 3, 5, 7), (2, 3)), (S(3, 4, 4), (4, 2))], _BOTH, [(0,)]),
     "_adaptive_max_pool3d": ([(S(2, 3, 5, 4, 3), (2, 3, 1))], _BOTH, [(0,)]),
-    **{f"_{mode}_pad{len(pad) // 2}d": ([(x, pad, mode)], (np.float32,), [(0,)])
+    **{f"_{mode}_pad{len(pad) // 2}d": ([(x, pad, mode)], _BOTH, [(0,)])
        for mode in ("reflect", "replicate", "circular") for pad, x in _PADS},
     "grid_sampler_2d": (
         [(S(2, 3, 5, 6), S(2, 4, 3, 2), mode, padding, corners) for mode in (0, 1) for padding in (0, 1, 2) for corners in (False, True)],

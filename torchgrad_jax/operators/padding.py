@@ -13,7 +13,7 @@ from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
-from torchgrad_jax.operators.resampling import EACH_TAP, Taps, are_for_taps
+from torchgrad_jax.operators.resampling import EACH_TAP, MOST_TAPS, Taps, are_for_taps
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.operation import stand_in
 
@@ -88,12 +88,24 @@ def _padded_back(grad: np.ndarray, aval: Any, *_: np.ndarray, pad: Ints, mode: s
     for i in reversed(range(len(pad) // 2)):
         axis = aval.ndim - 1 - i
         if pad[2 * i] or pad[2 * i + 1]:
-            grad = _taps(aval.shape[axis], pad[2 * i], pad[2 * i + 1], mode).transposed().of_array(grad, axis)
+            taps = _taps(aval.shape[axis], pad[2 * i], pad[2 * i + 1], mode).transposed()
+            grad = taps.of_array(grad, axis) if are_for_taps(grad) else _tap_by_tap(grad, taps, axis)
     return grad
 
 
+def _tap_by_tap(x: np.ndarray, taps: Taps, axis: int) -> np.ndarray:
+    """Sums along a dimension that the loop is not for."""
+    total, shape = np.zeros((), x.dtype), (-1,) + (1,) * (x.ndim - 1 - axis)
+    for k in range(taps.index.shape[1]):
+        part = x.take(taps.index[:, k], axis)
+        there = True if taps.there is None else taps.there[:, k].reshape(shape)
+        total = total + np.where(there, part, x.dtype.type(0))
+    return total
+
+
 def _padded_back_shape(grad: np.ndarray, aval: Any, *_: np.ndarray, pad: Ints, mode: str) -> np.ndarray | None:
-    return stand_in(aval.shape, aval.dtype) if are_for_taps(grad) and aval.size else None
+    by_taps = are_for_taps(grad) or (grad.dtype == np.float64 and grad.size > 0 and sum(map(abs, pad)) < MOST_TAPS)
+    return stand_in(aval.shape, aval.dtype) if by_taps and aval.size else None
 
 
 _PADDED = Forms(_padded, _padded_shape, each=EACH_TAP, planned=True)
