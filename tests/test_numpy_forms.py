@@ -193,7 +193,7 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "squeeze_dim_scatter": [(S(1, 3), S(3), (0,))], "squeeze_dims_scatter": [(S(1, 3, 1), S(3), (0, 2))],
     "expand_scatter": [(S(3, 1), S(2, 3, 4), (2, 3, 4)), (S(), S(2), (2,)), (S(3), S(3), (3,))],
     "diagonal_scatter": [(S(3, 4), S(3), 0, 0, 1), (S(2, 3, 4), S(3, 2), 2, 0, 2), (S(3, 4), S(0), 7, 0, 1)],
-    "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, 1), [Places((5,), 0, 3), Places((5,), 0, 4)], (3, 4))],
+    "index": _AT, "index_checked": [*_AT, *_AT_NONE], "_masked_select": [(S(3, n), [np.arange(3), np.arange(1, 4)], (3, 4)) for n in (1, 4)],
     "index_select": _ROWS, "index_select_checked": [*_ROWS, *_NO_ROWS], "gather": _ALONG, "gather_checked": [*_ALONG, *_NOT_ALONG],
     "take": _TAKEN, "take_checked": [*_TAKEN, (S(3, 4), Places((5,), 0, 13)), (S(3, 4), Places((5,), -13, 12))],
     "index_add": _ADDED, "index_add_checked": [*_ADDED, *_NOT_ADDED], "_bincount": _COUNTED, "_nll_loss": _CLASSES,
@@ -229,7 +229,7 @@ PLACED = {
     for twin in ("", "_checked")
 } | {
     "masked_scatter", "logcumsumexp", "cummin", "take_along_dim", "cummax", "_one_hot", "median_dim", "as_strided_scatter", "mode", "nanmedian_dim",
-    "_histc", "kthvalue", "max_dim", "min_dim",
+    "index_fill_scalar", "index_fill_tensor", "index_fill_scalar_checked", "index_fill_tensor_checked", "_histc", "kthvalue", "max_dim", "min_dim",
 }  # fmt: skip
 
 

@@ -35,11 +35,20 @@ def _with_source(calls: list[Any]) -> list[Any]:
     return [(*call, S(*call[2].shape)) for call in calls]
 
 
+def _by_tensor(calls: list[Any]) -> list[Any]:
+    return [(*call[:-1], S()) for call in calls]
+
+
 def _reduced(calls: list[Any]) -> list[Any]:
     return [(*call, how, kept) for call in calls for how in _REDUCED for kept in (True, False)]
 
 
 _SOURCE, _NO_SOURCE = [*_with_source(_ALONG), _WIDER], _with_source(_NOT_ALONG)
+_FILLED = [
+    (S(3, 4), 0, Places((2,), -3, 3), 2.5), (S(2, 3, 4), 1, Places((3,), -3, 3, np.int32), 1.0), (S(3, 4), 1, Places((), 0, 4), 1.0),
+    (S(5), 0, Places((0,), 0, 5), 1.0),
+]  # fmt: skip
+_NOT_FILLED = [(S(3, 4), 0, Places((3,), -4, 3), 2.5), (S(3, 4), 1, Places((2,), 0, 5), 2.5)]
 _VALUE = [(*call, 2.5) for call in _ALONG]
 _NO_VALUE = [(*call, 2.5) for call in _NOT_ALONG]
 _AROUND = [
@@ -78,6 +87,8 @@ _COUNTED = np.array([[0.0, 1.0, 2.5, -3.0], [4.0, 4.0, np.inf, np.nan]], np.floa
 # Of each operator the dtypes of its operands, and calls. The first one is made with all of the dtypes.
 CALLS: dict[str, tuple[list[np.dtype], list[Any]]] = {
     "scatter_src": (DTYPES, _SOURCE), "scatter_src_checked": (DTYPES, [*_SOURCE, *_NO_SOURCE]),
+    "index_fill_scalar": (DTYPES, _FILLED), "index_fill_scalar_checked": (DTYPES, [*_FILLED, *_NOT_FILLED]),
+    "index_fill_tensor": (DTYPES, _by_tensor(_FILLED)), "index_fill_tensor_checked": (DTYPES, _by_tensor([*_FILLED, *_NOT_FILLED])),
     "scatter_value": (FLOATS, _VALUE), "scatter_value_checked": (FLOATS, [*_VALUE, *_NO_VALUE]),
     "scatter_reduce": (FLOATS, _reduced(_SOURCE)), "scatter_reduce_checked": (FLOATS, _reduced([*_SOURCE, *_NO_SOURCE])),
     "scatter_reduced": (FLOATS, [call[:-1] for call in _reduced(_SOURCE)]),
@@ -115,9 +126,16 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     **dict.fromkeys(("scatter_src", "scatter_src_checked", "scatter_add", "scatter_add_checked"), (_SOURCE, [(0,), (2,), (0, 2)])),
     **dict.fromkeys(("scatter_value", "scatter_value_checked"), (_VALUE, [(0,)])),
     **dict.fromkeys(("scatter_reduce", "scatter_reduce_checked"), ([c for c in _reduced(_SOURCE) if c[-2] != "prod"], [(0,), (2,), (0, 2)])),
-    "take_along_dim": (_AROUND, [(0,)]),
+    "take_along_dim": (_AROUND, [(0,)]), **dict.fromkeys(("index_fill_scalar", "index_fill_scalar_checked"), (_FILLED, [(0,)])),
+    **dict.fromkeys(("index_fill_tensor", "index_fill_tensor_checked"), (_by_tensor(_FILLED), [(0,), (2,), (0, 2)])),
     **dict.fromkeys(("index_put", "index_put_checked"), (_PUT, [(0,), (1,), (0, 1)])),
     **dict.fromkeys(("max_dim", "min_dim", "median_dim", "nanmedian_dim", "mode"), ([*_KEPT, (_TIED, 1, False)], [(0,)])),
+    **dict.fromkeys(("median", "nanmedian"), ([(S(3, 4),), (S(),), (_TIED,), (_TIED[0],)], [(0,)])),
+    **dict.fromkeys(("_adaptive_max_pool2d",), ([(S(2, 3, 5, 7), (2, 3)), (S(3, 4, 4), (4, 2))], [(0,)])),
+    **dict.fromkeys(("_adaptive_max_pool3d",), ([(S(2, 3, 5, 4, 3), (2, 3, 1))], [(0,)])),
+    "_trilinear": ([(S(3, 4), S(5, 4, 2), S(3, 2))], [(0,), (1,), (2,), (0, 1, 2), (0, 2)]),
+    "_cdist": ([(S(3, 4), S(5, 4), 2.0, False), (S(2, 3, 4), S(2, 5, 4), 2.0, False)], [(0,), (1,), (0, 1)]),
+    "_euclidean_dist": ([(S(3, 4), S(5, 4)), (S(2, 3, 4), S(2, 5, 4))], [(0,), (1,), (0, 1)]),
     "kthvalue": (_KTH, [(0,)]), "topk": ([(S(3, 7), 3, 1), (S(5, 2), 2, 0, False), (S(1), 1), (S(9), 9)], [(0,)]),
     **dict.fromkeys(("sort", "sort_stable"), ([(*call, True) for call in _LINES], [(0,)])),
     **dict.fromkeys(("cummax", "cummin", "logcumsumexp", "cumprod"), (_LINES, [(0,)])),
@@ -127,9 +145,12 @@ GRADIENTS: dict[str, tuple[list[Any], list[tuple[int, ...]]]] = {
     **dict.fromkeys(("as_strided", "as_strided_copy"), ([(call[0], *call[2:]) for call in _STRIDED], [(0,)])),
 }  # fmt: skip
 # What computes in half precision otherwise.
-_NOT_HALF = {"cumprod", "logcumsumexp", "prod", "prod_dim"}
+_NOT_HALF = {
+    "_trilinear", "_cdist", "_euclidean_dist", "median", "nanmedian", "_adaptive_max_pool2d", "_adaptive_max_pool3d", "cumprod",
+    "index_fill_tensor", "index_fill_tensor_checked", "logcumsumexp", "prod", "prod_dim",
+}  # fmt: skip
 # Whose forms are loops of C's.
-_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim"}
+_LOOPS = {"logcumsumexp", "cummax", "cummin", "kthvalue", "median_dim", "nanmedian_dim", "max_dim", "min_dim", "median", "nanmedian"}
 
 
 def _needs_loops(name: str) -> bool:

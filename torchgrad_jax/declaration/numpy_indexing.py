@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import promotion
-from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted
+from torchgrad_jax.declaration.numpy_forms import Array, Shape, converted, expand_vjp
 from torchgrad_jax.runtime.baseline import Forms, blocks
 from torchgrad_jax.runtime.baseline.carrying import Taken
 from torchgrad_jax.runtime.baseline.copying import contiguous
@@ -132,6 +132,16 @@ index = reading(_index, _index_shape, steps=lambda x, indices, dims: [(Taken(dim
 index_checked = reading(_index, _index_shape, _are_inside, _first_outside, _all_clipped, at_once=_taken)
 masked_select = Forms(lambda x, indices, shape: _index(np.broadcast_to(x, shape), indices, tuple(range(len(shape)))),
                       lambda x, indices, shape: stand_in(indices[0].shape, x.dtype) if indices and x.size else None, True, picks=True)  # fmt: skip
+
+
+def _put_back(grad: Array, aval: Aval, x: Array, *indices: Array, shape: Shape) -> Array:
+    """The gradient of `masked_select`, whose places are all different: zeros where nothing was read, of what was expanded the sum."""
+    whole = np.zeros(shape, grad.dtype)
+    whole[indices] = grad
+    return expand_vjp.function(whole, aval, shape)
+
+
+masked_select_vjp = Forms(_put_back, lambda grad, aval, x, *indices, shape: stand_in(aval.shape, grad.dtype) if indices and aval.size else None, True)
 
 
 # ---------------------------------------------------------------------- x[indices] = values
@@ -263,13 +273,13 @@ def clipped_along(x: Array, index: Array, dim: int) -> tuple[Array, Array]:
     return x, np.clip(index, 0, max(x.shape[dim] - 1, 0))
 
 
-def _outside_along(x: Array, index: Array, dim: int) -> Array:
+def outside_along(x: Array, index: Array, dim: int, lowest: int = 0) -> Array:
     size = x.shape[dim]
-    return _outcome(index[(index < 0) | (index >= size)], size, dim)
+    return _outcome(index[(index < lowest) | (index >= size)], size, dim)
 
 
-index_select, index_select_checked = reading(_rows, _rows_shape), reading(_rows, _rows_shape, _inside, _outside_along, clipped_along)
-gather, gather_checked = reading(picked_along, _along_shape), reading(picked_along, _along_shape, _inside, _outside_along, clipped_along)
+index_select, index_select_checked = reading(_rows, _rows_shape), reading(_rows, _rows_shape, _inside, outside_along, clipped_along)
+gather, gather_checked = reading(picked_along, _along_shape), reading(picked_along, _along_shape, _inside, outside_along, clipped_along)
 
 
 _FLAT: dict[str, Any] = {
@@ -290,7 +300,7 @@ take_checked = reading(
 def with_twin(write: Callable[..., Array], shape_of: Callable[..., Shape | None]) -> tuple[Forms, Forms]:
     """The forms of an operator that writes to places along `dim`, the second operand, and of its checked twin."""
     return reading(write, shape_of, picks=False), reading(
-        write, shape_of, lambda x, index, *_, dim, **__: _inside(x, index, dim), lambda x, index, *_, dim, **__: _outside_along(x, index, dim),
+        write, shape_of, lambda x, index, *_, dim, **__: _inside(x, index, dim), lambda x, index, *_, dim, **__: outside_along(x, index, dim),
         lambda x, index, *rest, dim, **_: (*clipped_along(x, index, dim), *rest), False,
     )  # fmt: skip
 

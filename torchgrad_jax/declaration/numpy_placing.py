@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import numpy_forms, numpy_indexing
-from torchgrad_jax.declaration.numpy_forms import Array, Shape, by_strides, strided_places
+from torchgrad_jax.declaration.numpy_forms import Array, Shape, by_strides, converted, convertible, strided_places, summed
 from torchgrad_jax.declaration.numpy_indexing import (
     PRODUCT,
     added_rows,
     clipped_along,
     cut,
     in_range,
+    outside_along,
     picked_along,
     put_along,
     reading,
@@ -52,9 +53,11 @@ def gradient(function: Callable[..., Array], fits: Callable[..., Any], each: flo
     return lambda wanted: form
 
 
-def gradients(function: Callable[..., dict[str, Array]], fits: Callable[..., Any]) -> Callable[[tuple[str, ...]], Forms]:
+def gradients(
+    function: Callable[..., dict[str, Array]], fits: Callable[..., Any], takes: Callable[..., float] | None = None
+) -> Callable[[tuple[str, ...]], Forms]:
     """The `numpy_grads` of an operator of whose operands several may have one. function: of (the names that are wanted, the gradient, avals by name,
-    what is saved..., **statics) gives these by name."""
+    what is saved..., **statics) gives these by name. takes: see `Forms`."""
 
     @cache
     def of(wanted: tuple[str, ...]) -> Forms:
@@ -69,13 +72,55 @@ def gradients(function: Callable[..., dict[str, Array]], fits: Callable[..., Any
             outs = [stand_in(aval.shape, grad.dtype) for aval in avals]
             return outs[0] if len(outs) == 1 else tuple(outs)
 
-        return Forms(made, result, each=_EACH, planned=True)
+        return Forms(made, result, each=_EACH, takes=takes, planned=True)
 
     return of
 
 
 # No element of the result depends on the operand.
 zero = gradient(lambda grad, aval, *_, **__: numpy_forms.zeros_like(grad), lambda grad, aval, *_, **__: grad.shape == aval.shape, 0.0)
+
+
+# ---------------------------------------------------------------------- slices filled
+
+
+def _filled(x: Array, index: Array, value: Array, dim: int) -> Array:
+    """A number in the slices at `index`, which may count from the end."""
+    found = np.array(x, order="C")
+    found[(*(_ALL,) * dim, index.reshape(-1))] = converted(value, x.dtype)
+    return found
+
+
+def _filled_shape(x: Array, index: Array, value: Array, dim: int) -> Shape | None:
+    fits = x.ndim and not value.ndim and index.dtype.kind in "iu" and convertible(value.dtype, x.dtype)
+    return x.shape if fits else None
+
+
+def _from_end(x: Array, index: Array, *_: Any, dim: int) -> bool:
+    return in_range(index, x.shape[dim], -x.shape[dim])
+
+
+def _clipped_from_end(x: Array, index: Array, *rest: Any, dim: int) -> tuple[Any, ...]:
+    return x, np.clip(index, -x.shape[dim], x.shape[dim] - 1), *rest
+
+
+index_fill = reading(_filled, _filled_shape, picks=False)
+index_fill_checked = reading(
+    _filled, _filled_shape, _from_end, lambda x, index, value, dim: outside_along(x, index, dim, -x.shape[dim]), _clipped_from_end, False
+)
+
+
+def _fill_grads(wanted: tuple[str, ...], grad: Array, avals: dict[str, Aval], index: Array, dim: int) -> dict[str, Array]:
+    inside = index if _from_end(grad, index, dim=dim) else _clipped_from_end(grad, index, dim=dim)[1]  # which the checked twin tells of
+    left = _filled(grad, inside, np.zeros((), grad.dtype), dim)
+    return {"self": left, "value": np.asarray(summed(grad - left, tuple(range(grad.ndim)))) if "value" in wanted else grad}
+
+
+def _has_filled(grad: Array, avals: dict[str, Aval], index: Array, dim: int) -> bool:
+    return grad.ndim > 0 and grad.size > 0 and index.dtype.kind in "iu" and ("value" not in avals or grad.dtype.char in "fd")
+
+
+index_fill_grads = gradients(_fill_grads, _has_filled)
 
 
 # ---------------------------------------------------------------------- scatter

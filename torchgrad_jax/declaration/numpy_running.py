@@ -182,6 +182,26 @@ kthvalue = _selected(AT_PLACE, lambda k: k - 1)
 median, nanmedian = _selected(MEDIAN, lambda k: 0), _selected(MEDIAN_OF_NUMBERS, lambda k: 0)
 
 
+def _of_all(form: Forms) -> Forms:
+    """One element of the order of all."""
+
+    def result(x: Array) -> Array | None:
+        found = None if form.result is None else form.result(x.reshape(-1), 0, False)
+        return None if found is None else found[0]
+
+    return Forms(lambda x: np.asarray(form.function(x.reshape(-1), 0, False)[0]), result, True, each=form.each, planned=True)
+
+
+def _shared(grad: Array, aval: Aval, x: Array, result: Array) -> Array:
+    """The gradient of an element of all, which those that equal it share."""
+    mask = (x == result) | ((x != x) & (result != result))
+    return np.where(mask, grad / grad.dtype.type(np.count_nonzero(mask)), grad.dtype.type(0))
+
+
+median_of_all, nanmedian_of_all = _of_all(median), _of_all(nanmedian)
+shared_grads = gradient(_shared, lambda grad, aval, x, result: grad.dtype.char in "fd" and x.size > 0 and x.dtype == result.dtype == grad.dtype)
+
+
 # ---------------------------------------------------------------------- products
 
 

@@ -192,6 +192,7 @@ for _name, _node in (
         toplevel=False, node=_node, edges=("query", "key", "value") if _name == "attention_fused" else None,
         results=("output", "weights"), keeps=("output",) if _name == "attention_fused" else (),
         shows=("query", "key", "value") if _name == "attention_fused" else (), validate=_floating, numpy=numpy_attention.attention,
+        numpy_grads=numpy_attention.gradients if _name == "attention_fused" else None,
         grads={name: Together(_gradients, name) for name in ("query", "key", "value")} if _name == "attention_fused" else _FORMULAS)  # fmt: skip
     def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_mask: Any, is_causal: bool, scale: float) -> Any:
         """softmax(query @ key.T * scale) @ value, and the weights."""

@@ -438,14 +438,16 @@ def _batched(function: Any, x: Any, ndim: int) -> Any:
 
 @op("im2col(Tensor self, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Im2ColBackward0", linear=True,
     validate=refusing("im2col_out_cpu", "iu"), method=False, toplevel=False,
-    attributes="kernel_size dilation padding stride self_sym_argsize_minus_1 self_sym_argsize_minus_2")  # fmt: skip
+    attributes="kernel_size dilation padding stride self_sym_argsize_minus_1 self_sym_argsize_minus_2",
+    numpy=numpy_windows.COLUMNS, numpy_vjp=numpy_windows.COLUMNS_BACK)  # fmt: skip
 def im2col(x: Any, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Every block of (N, C, H, W) as a column of (N, C * prod(kernel_size), L); without N also."""
     return _batched(lambda y: _blocks(y, kernel_size, dilation, padding, stride), x, 4)
 
 
 @op("col2im(Tensor self, int[] output_size, int[] kernel_size, int[] dilation, int[] padding, int[] stride)", node="Col2ImBackward0", linear=True,
-    validate=refusing("col2im_out_cpu", "iu"), method=False, toplevel=False)  # fmt: skip
+    validate=refusing("col2im_out_cpu", "iu"), method=False, toplevel=False, numpy=numpy_windows.ADDED_UP,
+    numpy_vjp=numpy_windows.ADDED_UP_BACK)  # fmt: skip
 def col2im(x: Any, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Any:
     """Columns added up where their blocks lie: the transpose of `im2col`."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -21,9 +21,13 @@ from torchgrad_jax.declaration.converting import where, wide, zeros_like
 from torchgrad_jax.declaration.operator import Together, op
 from torchgrad_jax.operators.kernels.spacing import evenly_spaced
 from torchgrad_jax.operators.matrix import PRECISION
-from torchgrad_jax.runtime.baseline.loops import how_of_points
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.loops import cost_of_points, how_of_points
 from torchgrad_jax.runtime.compiling import primitives
-from torchgrad_jax.runtime.compiling.foreign import SAMPLING
+from torchgrad_jax.runtime.compiling.foreign import SAMPLING, knows
+from torchgrad_jax.runtime.native import handlers
+from torchgrad_jax.runtime.operation import stand_in
 from torchgrad_jax.runtime.value import Aval
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
@@ -187,6 +191,47 @@ def _gradients(grad: Any, input: Any, grid: Any, interpolation_mode: int, paddin
     return dict(zip(("input", "grid"), found, strict=True))
 
 
+def _by_numpy(shape: tuple[int, ...], image: np.ndarray, grid: np.ndarray, grad: np.ndarray | None, of: int, **options: Any) -> np.ndarray:
+    made = np.empty(shape, np.float32)
+    how = how_of_points(image, grid, of=of, **options)
+    handlers.sample(contiguous(image), contiguous(grid), None if grad is None else contiguous(grad), made, how)
+    return made
+
+
+def _samples(image: np.ndarray, grid: np.ndarray, **options: Any) -> np.ndarray:
+    return _by_numpy(_shapes(image, grid, of=_VALUES)[0], image, grid, None, _VALUES, **options)
+
+
+def _is_for_loop(image: np.ndarray, grid: np.ndarray, interpolation_mode: int) -> bool:
+    known = interpolation_mode != BICUBIC and image.dtype == grid.dtype == np.float32
+    return known and 0 < image.size < 1 << 31 and grid.size > 0 and knows(SAMPLING)
+
+
+def _samples_result(image: np.ndarray, grid: np.ndarray, interpolation_mode: int, **_: Any) -> np.ndarray | None:
+    return stand_in(_shapes(image, grid, of=_VALUES)[0], image.dtype) if _is_for_loop(image, grid, interpolation_mode) else None
+
+
+@cache
+def _numpy_grads(wanted: tuple[str, ...]) -> Forms:
+    """The form of the gradients of the `wanted` ones of images and grid."""
+    each = [{"input": _OF_IMAGE, "grid": _OF_GRID}[name] for name in wanted]
+
+    def function(grad: np.ndarray, avals: Any, image: np.ndarray, grid: np.ndarray, **options: Any) -> Any:
+        made = [_by_numpy(aval.shape, image, grid, grad, of, **options) for of, aval in zip(each, avals, strict=True)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def result(grad: np.ndarray, avals: Any, image: np.ndarray, grid: np.ndarray, interpolation_mode: int, **_: Any) -> Any:
+        if grad.dtype != np.float32 or not _is_for_loop(image, grid, interpolation_mode):
+            return None
+        made = [stand_in(aval.shape, aval.dtype) for aval in avals]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return Forms(function, result, True, takes=lambda grad, image, grid: len(each) * cost_of_points(image, grid), planned=True)
+
+
+_SAMPLES = Forms(_samples, _samples_result, True, takes=cost_of_points, planned=True)
+
+
 # ---------------------------------------------------------------------- the operators
 
 
@@ -218,7 +263,7 @@ def _check_sampler(input: Aval, grid: Aval, interpolation_mode: int, padding_mod
 for _dims in (2, 3):
     op(f"grid_sampler_{_dims}d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners)", method=False, out=False,
        node=f"GridSampler{_dims}DBackward0", grads={name: Together(_gradients, name) for name in ("input", "grid")}, validate=_check_sampler,
-       attributes="interpolation_mode padding_mode align_corners")(_sampled)  # fmt: skip
+       attributes="interpolation_mode padding_mode align_corners", numpy=_SAMPLES, numpy_grads=_numpy_grads)(_sampled)  # fmt: skip
 
 
 def _centres(size: int, align_corners: bool, dtype: np.dtype) -> np.ndarray:

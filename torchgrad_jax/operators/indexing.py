@@ -84,7 +84,7 @@ def _index_checked(x: Any, indices: list[Any], dims: tuple[int, ...]) -> Any:
 
 
 @op("_masked_select(Tensor self, Tensor[] indices, any shape)", method=False, toplevel=False, node="MaskedSelectBackward0", linear=("self",),
-    keeps=("self",), numpy=numpy_indexing.masked_select)  # fmt: skip
+    keeps=("self",), numpy=numpy_indexing.masked_select, numpy_vjp=numpy_indexing.masked_select_vjp)  # fmt: skip
 def masked_select(x: Any, indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The elements at indices in range of the tensor expanded to `shape`."""
     return _index(jnp.broadcast_to(x, shape), indices, tuple(range(len(shape))))
@@ -316,7 +316,8 @@ def _from_end(index: Any, x: Any, dim: int) -> Any:
 
 @_indexed("index_fill_scalar(Tensor self, int dim, Tensor index, Scalar value)", outside_fill, True, into_expanded=_BY_MASK,
           keeps_order=True, node="IndexFillBackward0",
-          grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim)})  # fmt: skip
+          grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim)},
+          numpy=(numpy_placing.index_fill, numpy_placing.index_fill_checked), numpy_grads=numpy_placing.index_fill_grads)  # fmt: skip
 def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A number written to the slices at `index`."""
     return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")
@@ -325,7 +326,8 @@ def index_fill_scalar(x: Any, index: Any, value: Any, dim: int) -> Any:
 @_indexed("index_fill_tensor(Tensor self, int dim, Tensor index, Tensor value)", outside_fill, True, into_expanded=_BY_MASK,
           keeps_order=True, node="IndexFillBackward1",
           grads={"self": lambda grad, index, dim: _clear_rows(grad, _from_end(index, grad, dim), dim),
-                 "value": lambda grad, index, dim: jnp.sum(grad - _clear_rows(grad, _from_end(index, grad, dim), dim))})  # fmt: skip
+                 "value": lambda grad, index, dim: jnp.sum(grad - _clear_rows(grad, _from_end(index, grad, dim), dim))},
+          numpy=(numpy_placing.index_fill, numpy_placing.index_fill_checked), numpy_grads=numpy_placing.index_fill_grads)  # fmt: skip
 def index_fill_tensor(x: Any, index: Any, value: Any, dim: int) -> Any:
     """A 0-dim tensor written to the slices at `index`."""
     return _write_rows(x, _from_end(index, x, dim), convert(value, x.dtype), dim, "set")

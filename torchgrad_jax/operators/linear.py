@@ -8,11 +8,15 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration import dtypes, numpy_products
+from torchgrad_jax.declaration import dtypes, numpy_placing, numpy_products
 from torchgrad_jax.declaration.converting import broadcast_to, check_expands, where
 from torchgrad_jax.declaration.operator import SAME, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import PRECISION, adjoint, dot
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.cost import CHEAP, product
+from torchgrad_jax.runtime.baseline.reducing import summing
+from torchgrad_jax.runtime.operation import stand_in
 
 
 def _check_addmm(bias: Any, a: Any, b: Any) -> None:
@@ -41,8 +45,8 @@ def linear_addmm(bias: Any, a: Any, b: Any) -> Any:
     """mat1 @ mat2 + self."""
     if a.dtype.itemsize == 2 and a.dtype.kind not in "iu":  # rounded once
         return (lax.dot(a, b, precision=PRECISION, preferred_element_type=np.float32) + bias.astype(np.float32)).astype(a.dtype)
-    product = dot(a, b)
-    return product | bias if product.dtype == np.bool_ else lax.add(product, broadcast_to(bias, product.shape))
+    made = dot(a, b)
+    return made | bias if made.dtype == np.bool_ else lax.add(made, broadcast_to(bias, made.shape))
 
 
 def _check_trilinear(a: Any, weight: Any, b: Any) -> None:
@@ -50,10 +54,82 @@ def _check_trilinear(a: Any, weight: Any, b: Any) -> None:
         refusing("bmm", "b")(a)
 
 
-@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same", validate=_check_trilinear)
+# The formulas of the bilinear map and its gradients, of JAX's and NumPy's arrays alike. dot: multiplies two matrices; total: adds up what is last.
+
+
+def _trilinear(a: Any, weight: Any, b: Any, dot: Any, total: Any) -> Any:
+    k, i, j = weight.shape
+    of_first = dot(a, weight.transpose(1, 0, 2).reshape(i, k * j)).reshape(a.shape[0], k, j)
+    return total(of_first * b[:, None, :])
+
+
+def _of_first(grad: Any, weight: Any, b: Any, dot: Any) -> Any:
+    k, i, j = weight.shape
+    return dot(_each_pair(grad, b), weight.transpose(0, 2, 1).reshape(k * j, i))
+
+
+def _of_last(grad: Any, a: Any, weight: Any, dot: Any) -> Any:
+    k, i, j = weight.shape
+    return dot(_each_pair(grad, a), weight.reshape(k * i, j))
+
+
+def _of_weight(grad: Any, a: Any, b: Any, dot: Any) -> Any:
+    return dot(_each_pair(grad, a).T, b).reshape(grad.shape[1], a.shape[1], b.shape[1])
+
+
+def _each_pair(x: Any, y: Any) -> Any:
+    return (x[:, :, None] * y[:, None, :]).reshape(x.shape[0], x.shape[1] * y.shape[1])
+
+
+def _product_of(x: np.ndarray) -> Any:
+    return numpy_products.multiplying(False, False, x.dtype)
+
+
+def _trilinear_of_arrays(a: np.ndarray, weight: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = summing((2,), a.dtype) if b.shape[1] > 1 else (lambda x: x[:, :, 0])  # a sum would make 0 of -0
+    return _trilinear(a, weight, b, _product_of(a), total)
+
+
+def _trilinear_shape(a: np.ndarray, weight: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    fits = a.dtype.char in "fd" and a.size and weight.size and b.size and a.dtype == weight.dtype == b.dtype
+    return stand_in((a.shape[0], weight.shape[0]), a.dtype) if fits and a.ndim == b.ndim == 2 and weight.ndim == 3 else None
+
+
+def _trilinear_grads(
+    wanted: tuple[str, ...], grad: np.ndarray, avals: Any, a: np.ndarray, weight: np.ndarray, b: np.ndarray
+) -> dict[str, np.ndarray]:  # fmt: skip
+    dot, made = _product_of(grad), {}
+    if "i1" in wanted:
+        made["i1"] = _of_first(grad, weight, b, dot)
+    if "i2" in wanted:
+        made["i2"] = _of_weight(grad, a, b, dot)
+    if "i3" in wanted:
+        made["i3"] = _of_last(grad, a, weight, dot)
+    return made
+
+
+def _takes(a: np.ndarray, weight: np.ndarray, *_: np.ndarray) -> float:
+    k, i, j = weight.shape
+    return product(1, a.shape[0], i, k * j, a.dtype) + CHEAP * a.shape[0] * k * j
+
+
+_TRILINEAR = Forms(_trilinear_of_arrays, _trilinear_shape, True, takes=_takes, planned=True)
+_TRILINEAR_GRADS = numpy_placing.gradients(
+    _trilinear_grads, lambda grad, avals, *saved: _trilinear_shape(*saved) is not None if len(saved) == 3 else False,
+    lambda grad, *saved: 3 * _takes(*saved),
+)  # fmt: skip
+
+
+@op("_trilinear(Tensor i1, Tensor i2, Tensor i3)", method=False, toplevel=False, promote="same", validate=_check_trilinear,
+    grads={"i1": lambda grad, i1, i2, i3: _of_first(grad, i2.conj(), i3.conj(), dot),
+           "i2": lambda grad, i1, i2, i3: _of_weight(grad, i1.conj(), i3.conj(), dot),
+           "i3": lambda grad, i1, i2, i3: _of_last(grad, i1.conj(), i2.conj(), dot)},
+    numpy=_TRILINEAR, numpy_grads=_TRILINEAR_GRADS)  # fmt: skip
 def trilinear(a: Any, weight: Any, b: Any) -> Any:
     """For each row and each k, i1 @ i2[k] @ i3."""
-    return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)
+    if a.dtype.char not in "fdFD":  # half precision is rounded once less
+        return jnp.einsum("ni,kij,nj->nk", a, weight, b, precision=PRECISION)
+    return _trilinear(a, weight, b, dot, lambda x: lax.reduce_sum(x, (2,)))
 
 
 @op("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs)", multilinear=True, method=False, toplevel=False, node="GroupedMmBackward0")

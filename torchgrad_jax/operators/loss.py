@@ -408,6 +408,7 @@ def _ctc_grad(
     method=False, toplevel=False, node="CtcLossBackward0", results=("result0", "result1"), copies=("input_lengths", "target_lengths"),
     validate=lambda x, *_, **__: refusing("ctc_loss_cpu", "biuhc")(x), grads={"log_probs": _ctc_grad},
     once=("log_probs", lambda blank: True, "derivative for aten::_ctc_loss_backward is not implemented"),
+    numpy=ctc.FORM, numpy_grads=ctc.form_of_gradient,
     check=lambda n: IndexError(f"ctc_loss: {n} is no class of log_probs, or no length of its inputs or of its targets"))  # fmt: skip
 def _ctc_loss(
     log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, longest: int, blank: int, zero_infinity: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,17 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
+from torchgrad_jax.declaration.numpy_placing import gradients
+from torchgrad_jax.declaration.numpy_products import multiplying
 from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, Together, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
 from torchgrad_jax.operators.pointwise import direction_of
 from torchgrad_jax.operators.reduction import keep, title, unreduced, wrap_dims
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.indexing import add_rows
+from torchgrad_jax.runtime.baseline.reducing import summing
+from torchgrad_jax.runtime.operation import stand_in
 
 
 def norm_over(x: Any, order: float, dims: tuple[int, ...]) -> Any:
@@ -155,7 +162,49 @@ def _check_renorm(x: Any, p: float, dim: int, maxnorm: float) -> None:
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {title(x)}")
 
 
-@op("renorm(Tensor self, number p, int dim, number maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad})
+def _array_norm(x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    return np.expand_dims(np.sqrt(summing(dims, x.dtype)(x * x)), dims)
+
+
+def _array_shortening(norm: np.ndarray, maxnorm: float) -> np.ndarray:
+    number = norm.dtype.type
+    return np.where(norm > number(maxnorm), number(maxnorm) / (norm + number(_LEAST)), number(1))
+
+
+def _array_norm_grad(grad: np.ndarray, x: np.ndarray, norm: np.ndarray) -> np.ndarray:
+    """`norm_grad` of the 2-norm."""
+    flat, number = norm == 0, norm.dtype.type
+    return np.where(flat, number(0), x / np.where(flat, number(1), norm)) * grad
+
+
+def _shortened(x: np.ndarray, p: float, dim: int, maxnorm: float) -> np.ndarray:
+    return x * _array_shortening(_array_norm(x, _others(x.shape, dim)), maxnorm)
+
+
+def _shortened_back(grad: np.ndarray, aval: Any, x: np.ndarray, p: float, dim: int, maxnorm: float) -> np.ndarray:
+    dims, number = _others(x.shape, dim), x.dtype.type
+    norm = _array_norm(x, dims)
+    change = -summing(dims, x.dtype)(x * grad).reshape(norm.shape) * number(maxnorm) / np.square(norm + number(_LEAST))
+    long, passed = norm > number(maxnorm), grad * _array_shortening(norm, maxnorm)
+    return np.where(long, passed + _array_norm_grad(np.where(long, change, number(0)), x, norm), passed)
+
+
+def _is_for_arrays(p: float, *arrays: Any, of: tuple[int, ...] = (2,)) -> bool:
+    """Whether forms are for these: of the 2-norm, which is by far the most frequent one, or of other norms that are named."""
+    return p in of and arrays[0].dtype.char in "fd" and all([x.size > 0 and x.dtype == arrays[0].dtype for x in arrays])
+
+
+# What an element of those that are summed takes, in nanoseconds.
+_EACH = 2.0
+_RENORM = Forms(_shortened, lambda x, p, **_: stand_in(x.shape, x.dtype) if _is_for_arrays(p, x) else None, True, each=_EACH, planned=True)
+_RENORM_BACK = Forms(
+    _shortened_back, lambda grad, aval, x, p, **_: stand_in(aval.shape, aval.dtype) if _is_for_arrays(p, grad, x) else None,
+    True, each=_EACH, planned=True,
+)  # fmt: skip
+
+
+@op("renorm(Tensor self, number p, int dim, number maxnorm)", inplace=True, validate=_check_renorm, grads={"self": _renorm_grad},
+    numpy=_RENORM, numpy_vjp=_RENORM_BACK)  # fmt: skip
 def renorm(x: Any, p: float, dim: int, maxnorm: float) -> Any:
     """Each slice of `dim` whose `p`-norm is above `maxnorm`, shortened to it."""
     dims = _others(x.shape, dim)
@@ -229,13 +278,12 @@ def _euclidean_grads(grad: Any, x: Any, y: Any, result: Any) -> tuple[Any, Any]:
 def _cdist_grads(grad: Any, x1: Any, x2: Any, result: Any, p: float, product: bool) -> dict[str, Any]:
     if product:
         return dict(zip(("x1", "x2"), _euclidean_grads(grad, x1, x2, result), strict=True))
-    terms = _cdist_terms(grad, x1, x2, result, p)
+    terms = _cdist_terms(grad, _differences(x1, x2), result, p)
     return {"x1": terms.sum(-2), "x2": -terms.sum(-3)}
 
 
-def _cdist_terms(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
-    """What each distance adds to the gradient of its element of `x`; to that of `y` the opposite."""
-    off = _differences(x, y)
+def _cdist_terms(grad: Any, off: Any, result: Any, p: float) -> Any:
+    """What each distance adds to the gradient of the element of the first row, of differences of two; to that of the second row the opposite."""
     if p == 1:
         return lax.sign(off) * grad[..., None]
     if math.isinf(p):
@@ -244,11 +292,86 @@ def _cdist_terms(grad: Any, x: Any, y: Any, result: Any, p: float) -> Any:
     return norm_grad(grad[..., None], off, result[..., None], p, (off.ndim - 1,))
 
 
+def _array_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x[..., :, None, :] - y[..., None, :, :]
+
+
+def _array_distances(x: np.ndarray, y: np.ndarray, p: float = 2.0, product: bool = False) -> np.ndarray:
+    return _array_lengths(_array_differences(x, y), p)
+
+
+def _array_lengths(off: np.ndarray, p: float) -> np.ndarray:
+    """`_distance` of the 1-norm and of the 2-norm."""
+    total = summing((off.ndim - 1,), off.dtype)
+    return total(np.abs(off)) if p == 1 else np.sqrt(total(off * off))
+
+
+def _array_terms(grad: np.ndarray, off: np.ndarray, result: np.ndarray, p: float) -> np.ndarray:
+    """`_cdist_terms` of these."""
+    return np.sign(off) * grad[..., None] if p == 1 else _array_norm_grad(grad[..., None], off, result[..., None])
+
+
+def _array_matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    multiply = multiplying(False, False, x.dtype)
+    return multiply(x.reshape(-1, *x.shape[-2:]), y.reshape(-1, *y.shape[-2:])).reshape(*x.shape[:-1], y.shape[-1])
+
+
+def _array_distances_by_product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    total, number = summing((x.ndim - 1,), x.dtype), x.dtype.type
+    squares = total(x * x)[..., :, None] + total(y * y)[..., None, :] - number(2) * _array_matmul(x, y.swapaxes(-1, -2))
+    squares = np.maximum(squares, number(0))
+    none = squares == 0
+    return np.where(none, number(0), np.sqrt(np.where(none, number(1), squares)))
+
+
+def _distances_shape(x: np.ndarray, y: np.ndarray, p: float = 2.0, product: bool = False) -> np.ndarray | None:
+    fits = _is_for_arrays(p, x, y, of=(1, 2)) and not product and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-1]
+    return stand_in((*x.shape[:-1], y.shape[-2]), x.dtype) if fits else None
+
+
+def _array_cdist_grads(
+    wanted: tuple[str, ...], grad: np.ndarray, avals: Any, x1: np.ndarray, x2: np.ndarray, result: np.ndarray, p: float, product: bool
+) -> dict[str, np.ndarray]:
+    terms = _array_terms(grad, _array_differences(x1, x2), result, p)
+    made = {"x1": summing((terms.ndim - 2,), grad.dtype)(terms)} if "x1" in wanted else {}
+    return made | ({"x2": -summing((terms.ndim - 3,), grad.dtype)(terms)} if "x2" in wanted else {})
+
+
+def _array_euclidean_grads(
+    wanted: tuple[str, ...], grad: np.ndarray, avals: Any, x1: np.ndarray, x2: np.ndarray, result: np.ndarray
+) -> dict[str, np.ndarray]:
+    flat, made, number = result == 0, {}, grad.dtype.type
+    ratio = np.where(flat, number(0), grad / np.where(flat, number(1), result))
+    if "x1" in wanted:
+        made["x1"] = x1 * summing((ratio.ndim - 1,), ratio.dtype)(ratio)[..., None] - _array_matmul(ratio, x2)
+    if "x2" in wanted:
+        made["x2"] = x2 * summing((ratio.ndim - 2,), ratio.dtype)(ratio)[..., None] - _array_matmul(ratio.swapaxes(-1, -2), x1)
+    return made
+
+
+def _have_distances(
+    grad: np.ndarray, avals: Any, x1: np.ndarray, x2: np.ndarray, result: np.ndarray, p: float = 2.0, product: bool = False
+) -> bool:  # fmt: skip
+    return _is_for_arrays(p, grad, x1, x2, result, of=(1, 2)) and not product and x1.shape[:-2] == x2.shape[:-2]
+
+
+def _of_pairs(grad: np.ndarray, x: np.ndarray, *rest: np.ndarray) -> float:
+    return _EACH * grad.size * x.shape[-1]
+
+
+def _pairs_of(x: np.ndarray, y: np.ndarray) -> float:
+    return _EACH * x.size * y.shape[-2]
+
+
+_CDIST = Forms(_array_distances, _distances_shape, True, takes=_pairs_of, planned=True)
+_EUCLIDEAN = Forms(_array_distances_by_product, _distances_shape, True, takes=_pairs_of, planned=True)
+
+
 @op(
     "_euclidean_dist(Tensor x1, Tensor x2)", method=False, toplevel=False, promote="same",
     grads={"x1": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[0],
            "x2": lambda grad, x1, x2, result: _euclidean_grads(grad, x1, x2, result)[1]},
-unlike=MATRICES_UNLIKE)  # fmt: skip
+unlike=MATRICES_UNLIKE, numpy=_EUCLIDEAN, numpy_grads=gradients(_array_euclidean_grads, _have_distances, _of_pairs))  # fmt: skip
 def euclidean_dist(x: Any, y: Any) -> Any:
     """The distances of every row of `x1` from every row of `x2`, by a matrix product."""
     return _cdist(x, y, 2.0, True)
@@ -263,6 +386,7 @@ def _cdist_dtypes(x: Any, y: Any, p: float, product: bool) -> None:
     "_cdist(Tensor x1, Tensor x2, float p, bool product)", method=False, toplevel=False, node="CdistBackward0", promote="same",
     validate=_cdist_dtypes,
     grads={name: Together(_cdist_grads, name) for name in ("x1", "x2")}, attributes="p",
+    numpy=_CDIST, numpy_grads=gradients(_array_cdist_grads, _have_distances, _of_pairs),
 )  # fmt: skip
 def cdist(x: Any, y: Any, p: float, product: bool) -> Any:
     """The `p`-norm distance of every row of `x1` from every row of `x2`. Its gradient where two rows coincide is 0."""
@@ -281,10 +405,48 @@ def _check_pdist(x: Any, p: float) -> None:
         refusing("pdist", "h")(x)
 
 
-@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, keeps=("result",), shows=("self",), attributes="p")
+def _pdist_grad(grad: Any, self: Any, result: Any, p: float) -> Any:
+    i, j = _two_rows(self.shape[0])
+    terms = _cdist_terms(grad, self[i] - self[j], result, float(p))
+    return zeros_like(self).at[i].add(terms, mode="promise_in_bounds").at[j].add(-terms, mode="promise_in_bounds")
+
+
+@lru_cache(64)
+def _two_rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every two of so many rows."""
+    return np.triu_indices(count, 1)
+
+
+def _array_pairs(x: np.ndarray, p: float) -> np.ndarray:
+    i, j = _two_rows(x.shape[0])
+    return _array_lengths(x[i] - x[j], p)
+
+
+def _array_pairs_back(grad: np.ndarray, aval: Any, x: np.ndarray, result: np.ndarray, p: float) -> np.ndarray:
+    (i, j), made = _two_rows(x.shape[0]), np.zeros(x.shape, x.dtype)
+    terms = _array_terms(grad, x[i] - x[j], result, p)
+    add_rows(made, i, terms)
+    add_rows(made, j, -terms)
+    return made
+
+
+def _pairs_shape(x: np.ndarray, p: float) -> np.ndarray | None:
+    n = x.shape[0]
+    return stand_in((n * (n - 1) // 2,), x.dtype) if x.ndim == 2 and n > 1 and _is_for_arrays(p, x, of=(1, 2)) else None
+
+
+_PDIST = Forms(_array_pairs, _pairs_shape, True, takes=lambda x: _EACH * x.size * len(x) / 2, planned=True)
+_PDIST_BACK = Forms(
+    _array_pairs_back, lambda grad, aval, x, result, p: stand_in(aval.shape, aval.dtype) if _is_for_arrays(p, grad, x, result, of=(1, 2)) else None,
+    True, takes=lambda grad, x, *_: 2 * _EACH * grad.size * x.shape[1], planned=True,
+)  # fmt: skip
+
+
+@op("pdist(Tensor self, float p=2)", method=False, out=False, validate=_check_pdist, grads={"self": _pdist_grad}, attributes="p",
+    numpy=_PDIST, numpy_vjp=_PDIST_BACK)  # fmt: skip
 def pdist(x: Any, p: float) -> Any:
     """The `p`-norm distances of every two rows."""
-    i, j = np.triu_indices(x.shape[0], 1)
+    i, j = _two_rows(x.shape[0])
     off = x[i] - x[j]
     same = (off == 0).all(-1, keepdims=True)
     found = _distance(where(same, 1, off).astype(x.dtype), float(p))

@@ -13,7 +13,9 @@ from torchgrad_jax.declaration.converting import convert
 from torchgrad_jax.declaration.memory_order import IMAGE_ALONE
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, refusing
-from torchgrad_jax.operators.resampling import Taps
+from torchgrad_jax.operators.resampling import EACH_TAP, MOST_TAPS, Taps, are_for_taps
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.operation import stand_in
 
 Ints = tuple[int, ...]
 
@@ -67,11 +69,54 @@ def _pad_by_index_back(grad: Any, shape: Ints, pad: Ints, mode: str) -> Any:
     return grad
 
 
+def _padded(x: np.ndarray, pad: Ints, mode: str) -> np.ndarray:
+    """`_pad_by_index` of a NumPy array."""
+    for i in range(len(pad) // 2):
+        axis = x.ndim - 1 - i
+        if pad[2 * i] or pad[2 * i + 1]:
+            x = x.take(_source(x.shape[axis], pad[2 * i], pad[2 * i + 1], mode), axis, mode="clip")
+    return x
+
+
+def _padded_shape(x: np.ndarray, pad: Ints, mode: str) -> np.ndarray | None:
+    first = x.ndim - len(pad) // 2
+    shape = (*x.shape[:first], *[n + pad[2 * i] + pad[2 * i + 1] for i, n in zip(reversed(range(len(pad) // 2)), x.shape[first:], strict=True)])
+    return stand_in(shape, x.dtype) if first >= 0 and x.size and min(shape) > 0 else None
+
+
+def _padded_back(grad: np.ndarray, aval: Any, *_: np.ndarray, pad: Ints, mode: str) -> np.ndarray:
+    for i in reversed(range(len(pad) // 2)):
+        axis = aval.ndim - 1 - i
+        if pad[2 * i] or pad[2 * i + 1]:
+            taps = _taps(aval.shape[axis], pad[2 * i], pad[2 * i + 1], mode).transposed()
+            grad = taps.of_array(grad, axis) if are_for_taps(grad) else _tap_by_tap(grad, taps, axis)
+    return grad
+
+
+def _tap_by_tap(x: np.ndarray, taps: Taps, axis: int) -> np.ndarray:
+    """Sums along a dimension that the loop is not for."""
+    total, shape = np.zeros((), x.dtype), (-1,) + (1,) * (x.ndim - 1 - axis)
+    for k in range(taps.index.shape[1]):
+        part = x.take(taps.index[:, k], axis)
+        there = True if taps.there is None else taps.there[:, k].reshape(shape)
+        total = total + np.where(there, part, x.dtype.type(0))
+    return total
+
+
+def _padded_back_shape(grad: np.ndarray, aval: Any, *_: np.ndarray, pad: Ints, mode: str) -> np.ndarray | None:
+    by_taps = are_for_taps(grad) or (grad.dtype == np.float64 and grad.size > 0 and sum(map(abs, pad)) < MOST_TAPS)
+    return stand_in(aval.shape, aval.dtype) if by_taps and aval.size else None
+
+
+_PADDED = Forms(_padded, _padded_shape, each=EACH_TAP, planned=True)
+_PADDED_BACK = Forms(_padded_back, _padded_back_shape, each=EACH_TAP, planned=True)
+
+
 for _dims in (1, 2, 3):
     for _mode, _name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular")):
         op(f"_{_mode}_pad{_dims}d(Tensor self, int[] pad, str mode)", node=f"{_name}Pad{_dims}DBackward0", linear=True, transpose=_pad_by_index_back,
            method=False, toplevel=False, validate=None if _mode == "circular" else refusing(f"{_name.lower()}_pad{_dims}d", "b"),
-           keeps=() if _mode == "circular" else ("self",))(_pad_by_index)  # fmt: skip
+           keeps=() if _mode == "circular" else ("self",), numpy=_PADDED, numpy_vjp=_PADDED_BACK)(_pad_by_index)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- between channels and space

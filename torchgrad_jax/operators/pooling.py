@@ -395,7 +395,8 @@ _declare("adaptive_avg_pool", "Tensor self, int[] output_size", _adaptive_avg_po
          linear=True, transpose=_adaptive_avg_pool_back, keeps=("self",),
          numpy=numpy_windows.ADAPTIVE, numpy_vjp=numpy_windows.ADAPTIVE_BACK)  # fmt: skip
 _declare("adaptive_max_pool", "Tensor self, int[] output_size", _adaptive_choice, refusing("adaptive_max_pool2d", "biuc"),
-         refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad})  # fmt: skip
+         refusing("adaptive_max_pool3d_cpu", "biuc"), results=("values", "indices"), grads={"self": _adaptive_max_grad},
+         numpy=numpy_windows.ADAPTIVE_MAX, numpy_grads=numpy_windows.adaptive_max_grads)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- largest elements of windows whose places chance decides

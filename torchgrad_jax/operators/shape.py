@@ -246,7 +246,8 @@ def _trace_shapes(a: Any) -> None:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {a.ndim}")
 
 
-@op("trace(Tensor self)", linear=True, out=False, validate=_trace_shapes, attributes="self_sym_sizes", numpy=forms.trace)
+@op("trace(Tensor self)", linear=True, out=False, validate=_trace_shapes, attributes="self_sym_sizes",
+    numpy=forms.trace, numpy_vjp=forms.placing(lambda x: x.diagonal()))  # fmt: skip
 def trace(x: Any) -> Any:
     """The sum of a matrix's diagonal; of integers, as int64."""
     diagonal = jnp.diagonal(x)

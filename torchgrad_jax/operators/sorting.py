@@ -227,7 +227,7 @@ def _declare_median(name: str, ignore_nan: bool) -> None:
     over_dim.__doc__ = "The lower median along one dimension, and its index."
     over_all.__doc__ = "The lower median of all elements."
     op(f"{name}(Tensor self)", method=False, toplevel=False, validate=_check_median, keeps=("self", "result"),
-       grads={"self": _value_shared})(over_all)  # fmt: skip
+       grads={"self": _value_shared}, numpy=getattr(numpy_running, f"{name}_of_all"), numpy_grads=numpy_running.shared_grads)(over_all)  # fmt: skip
     op(f"{name}_dim(Tensor self, int dim, bool keepdim=False)", method=False, toplevel=False, node=f"{name.title()}Backward1",
        results=("values", "indices"), validate=validate, grads={"self": _at_place}, numpy=getattr(numpy_running, name),
        numpy_grads=numpy_placing.put_back)(over_dim)  # fmt: skip

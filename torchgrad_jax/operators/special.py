@@ -463,8 +463,8 @@ def ldexp(x: Any, y: Any) -> Any:
     return x * jnp.exp2(y)
 
 
-@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", keeps_order=True, inplace=True, real="nan_to_num",
-    keeps=("self",), grads={"self": lambda grad, self: grad * jnp.isfinite(self).astype(grad.dtype)})  # fmt: skip
+@op("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)", elementwise=True, keeps_order=True,
+    inplace=True, real="nan_to_num", keeps=("self",), grads={"self": lambda grad, self: grad * jnp.isfinite(self).astype(grad.dtype)})  # fmt: skip
 def nan_to_num(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
     """nan, inf and -inf replaced by numbers: 0 and the ends of the dtype's range where None."""
     return jnp.nan_to_num(x, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf) if dtypes.is_float(np.dtype(x.dtype)) else x

@@ -13,10 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from torchgrad_jax.declaration.converting import where, zeros_like
+from torchgrad_jax.declaration.numpy_indexing import RIGHT, in_range
 from torchgrad_jax.operators.kernels import loops
-from torchgrad_jax.runtime.baseline.loops import how_of_spelling
+from torchgrad_jax.runtime.baseline import Forms
+from torchgrad_jax.runtime.baseline.copying import contiguous
+from torchgrad_jax.runtime.baseline.loops import cost_of_spelling, how_of_spelling
 from torchgrad_jax.runtime.compiling import primitives
-from torchgrad_jax.runtime.compiling.foreign import ALONG
+from torchgrad_jax.runtime.compiling.foreign import ALONG, knows
+from torchgrad_jax.runtime.native import handlers
+from torchgrad_jax.runtime.operation import stand_in
 
 
 def padded(targets: Any, lengths: Any, longest: int) -> Any:
@@ -153,3 +158,83 @@ _LOOP_GRAD = primitives.primitive(
     "spell_grad", lambda *arrays, **how: [_said_gradient(*arrays, **how)],
     primitives.Loop(ALONG, partial(how_of_spelling, "spell_grad"), lambda grad, given, *_, **__: [given.shape]),
 )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- on NumPy arrays, by the loops
+
+
+def _rows(targets: np.ndarray, lengths: np.ndarray, longest: int) -> np.ndarray:
+    """`padded`, as integers of 64 bits."""
+    if targets.ndim == 1:
+        starts = np.cumsum(lengths) - lengths
+        targets = targets[np.clip(starts[:, None] + np.arange(longest), 0, targets.size - 1)]
+    return contiguous(targets.astype(np.int64, copy=False))
+
+
+def _first_misfit(log_probs: np.ndarray, labels: np.ndarray, input_lengths: np.ndarray, target_lengths: np.ndarray) -> np.ndarray:
+    """`misfit`."""
+    counted = np.where(np.arange(labels.shape[1]) < target_lengths[:, None], labels, 0)
+    limits = (counted, log_probs.shape[2] - 1), (input_lengths, len(log_probs)), (target_lengths, labels.shape[1])
+    for numbers, most in limits:
+        if not in_range(numbers, most + 1):
+            return np.array([1, numbers[(numbers < 0) | (numbers > most)][0]], np.int64)
+    return RIGHT
+
+
+def _by_loop(name: str, given: list[np.ndarray], shapes: list[tuple[int, ...]], **how: Any) -> list[np.ndarray]:
+    made = [np.empty(shape, given[0].dtype) for shape in shapes]
+    handlers.loop(list(map(contiguous, given)), made, how_of_spelling(name, *given, **how))
+    return made
+
+
+def _lengths(*lengths: np.ndarray) -> list[np.ndarray]:
+    return [n.astype(np.int64, copy=False) for n in lengths]
+
+
+def _spelled(
+    log_probs: np.ndarray, targets: np.ndarray, input_lengths: np.ndarray, target_lengths: np.ndarray, longest: int, blank: int, zero_infinity: bool
+) -> tuple[np.ndarray, ...]:
+    labels, lengths, (times, samples, _) = _rows(targets, target_lengths, longest), _lengths(input_lengths, target_lengths), log_probs.shape
+    shapes = [(samples,), (times, samples, 2 * labels.shape[1] + 1)]
+    return *_by_loop("spell", [log_probs, labels, *lengths], shapes, blank=blank), _first_misfit(log_probs, labels, input_lengths, target_lengths)
+
+
+def _is_for_loop(log_probs: np.ndarray, targets: np.ndarray, *lengths: np.ndarray, longest: int) -> bool:
+    integers = all([x.dtype.kind == "i" for x in (targets, *lengths)]) and all([n.shape == log_probs.shape[1:2] for n in lengths])
+    there = log_probs.ndim == 3 and log_probs.dtype.char in "fd" and 0 not in (log_probs.size, targets.size, longest)
+    return there and integers and (targets.ndim == 1 or targets.shape == (log_probs.shape[1], longest)) and knows(ALONG)
+
+
+def _spelled_shapes(log_probs: np.ndarray, *integers: np.ndarray, longest: int, blank: int, zero_infinity: bool) -> tuple[np.ndarray, ...] | None:
+    if not _is_for_loop(log_probs, *integers, longest=longest):
+        return None
+    times, samples, _ = log_probs.shape
+    shape = (times, samples, 2 * longest + 1)
+    return stand_in((samples,), log_probs.dtype), stand_in(shape, log_probs.dtype), stand_in((2,), np.dtype(np.int64))
+
+
+def _spelled_back(
+    grad: np.ndarray, avals: Any, log_probs: np.ndarray, targets: np.ndarray, input_lengths: np.ndarray, target_lengths: np.ndarray, loss: np.ndarray,
+    alpha: np.ndarray, longest: int, blank: int, zero_infinity: bool,
+) -> np.ndarray:  # fmt: skip
+    labels, lengths = _rows(targets, target_lengths, longest), _lengths(input_lengths, target_lengths)
+    given = [grad, log_probs, labels, *lengths, loss, alpha]
+    return _by_loop("spell_grad", given, [log_probs.shape], blank=blank, zero_infinity=zero_infinity)[0]
+
+
+def _spelled_back_shape(
+    grad: np.ndarray, avals: Any, log_probs: np.ndarray, *saved: np.ndarray, longest: int, blank: int, zero_infinity: bool
+) -> np.ndarray | None:  # fmt: skip
+    fits = grad.dtype == log_probs.dtype and _is_for_loop(log_probs, *saved[:3], longest=longest)
+    return stand_in(log_probs.shape, log_probs.dtype) if fits else None
+
+
+FORM = Forms(_spelled, _spelled_shapes, True, takes=lambda given, labels, *_: cost_of_spelling(given.shape, labels.shape[-1]), planned=True)
+_FORM_BACK = Forms(
+    _spelled_back, _spelled_back_shape, True, takes=lambda grad, given, labels, *_: cost_of_spelling(given.shape, labels.shape[-1]), planned=True
+)
+
+
+def form_of_gradient(wanted: tuple[str, ...]) -> Forms:
+    """The form of the gradient of `log_probs`, the only operand that has one."""
+    return _FORM_BACK

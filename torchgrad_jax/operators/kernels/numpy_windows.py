@@ -1,4 +1,4 @@
-"""Convolutions, and the largest and the mean elements of windows: forms on NumPy arrays (`declaration/numpy_forms.py`).
+"""Convolutions, the largest and the mean elements of windows, and windows as columns: forms on NumPy arrays (`declaration/numpy_forms.py`).
 
 Each layer of a network is of another size, and its traces take 0.4 to 1 ms.
 """
@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration.numpy_forms import Array
+from torchgrad_jax.declaration.numpy_placing import gradient
 from torchgrad_jax.operators.resampling import EACH_TAP, are_for_taps, means
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.baseline.convolutions import asks_loops, cost_of_loops, has_loops, how_of_groups
 from torchgrad_jax.runtime.baseline.copying import contiguous
-from torchgrad_jax.runtime.baseline.loops import GRADIENT, PLACES, VALUES, even_bounds, how_of_windows
+from torchgrad_jax.runtime.baseline.loops import ADDED, GRADIENT, PLACES, VALUES, even_bounds, how_of_places, how_of_windows
 from torchgrad_jax.runtime.baseline.reducing import summing
 from torchgrad_jax.runtime.compiling.foreign import CONVOLUTION, POOLING, knows
 from torchgrad_jax.runtime.native import handlers
@@ -286,4 +287,92 @@ ADAPTIVE = Forms(_averaged, _averaged_shape, each=EACH_TAP, planned=True)
 ADAPTIVE_BACK = Forms(
     _averaged_back, lambda grad, aval, _, output_size: stand_in(aval.shape, aval.dtype) if are_for_taps(grad) and aval.size else None,
     each=EACH_TAP, planned=True,
+)  # fmt: skip
+
+
+def _largest(x: np.ndarray, output_size: Ints) -> tuple[np.ndarray, np.ndarray]:
+    shape = (*x.shape[: -len(output_size)], *output_size)
+    made, evenly = (np.empty(shape, x.dtype), np.empty(shape, np.int64)), {"kernel": (), "stride": (), "padding": (), "dilation": ()}
+    handlers.pool([contiguous(x)], list(made), how_of_windows(x, of=PLACES, sizes=output_size, **evenly))
+    return made
+
+
+def _largest_shapes(x: np.ndarray, output_size: Ints) -> tuple[np.ndarray, np.ndarray] | None:
+    fits = x.dtype.char in "fd" and knows(POOLING) and _count(x.shape) and _count(output_size)
+    like = stand_in((*x.shape[: -len(output_size)], *output_size), x.dtype)
+    return (like, stand_in(like.shape, np.dtype(np.int64))) if fits else None
+
+
+def _largest_back(grad: np.ndarray, aval: Any, _: np.ndarray, places: np.ndarray, output_size: Ints) -> np.ndarray:
+    made = np.empty(aval.shape, aval.dtype)
+    how = how_of_places(grad, places, of=ADDED, spatial=aval.shape[-len(output_size) :])
+    handlers.pool([contiguous(grad), contiguous(places)], [made], how)
+    return made
+
+
+def _are_places(grad: np.ndarray, aval: Any, _: np.ndarray, places: np.ndarray, output_size: Ints) -> bool:
+    return grad.dtype.char in "fd" and places.dtype == np.int64 and knows(POOLING) and _count(grad.shape) and _count(aval.shape)
+
+
+ADAPTIVE_MAX = Forms(_largest, _largest_shapes, True, each=_ELEMENT, planned=True)
+adaptive_max_grads = gradient(_largest_back, _are_places, _ELEMENT)
+
+
+# ---------------------------------------------------------------------- sliding blocks
+
+
+def _blocks(shape: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> tuple[Ints, Ints, list[tuple[Any, ...]]]:
+    """Of the blocks of images of this shape: how many there are, the sizes of an image with what is around it, and for each place in a block the
+    index of all elements there."""
+    sizes, whole = output_sizes(shape[-2:], kernel, stride, padding, dilation), tuple([n + 2 * p for n, p in zip(shape[-2:], padding, strict=True)])
+    steps = list(zip(dilation, sizes, stride, strict=True))
+    index = [(..., *[slice(a * d, a * d + (m - 1) * s + 1, s) for a, (d, m, s) in zip(k, steps, strict=True)]) for k in np.ndindex(*kernel)]
+    return sizes, whole, index
+
+
+def _columns(x: np.ndarray, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> np.ndarray:
+    sizes, whole, index = _blocks(x.shape, kernel_size, dilation, padding, stride)
+    *lead, channels = x.shape[:-2]
+    if whole != x.shape[-2:]:
+        padded = np.zeros((*x.shape[:-2], *whole), x.dtype)
+        padded[_inside(x.shape, padding)] = x
+        x = padded
+    made = np.empty((*lead, channels, len(index), *sizes), x.dtype)
+    for i, place in enumerate(index):
+        made[..., i, :, :] = x[place]
+    return made.reshape(*lead, channels * len(index), math.prod(sizes))
+
+
+def _columns_shape(x: np.ndarray, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> np.ndarray | None:
+    sizes = output_sizes(x.shape[-2:], kernel_size, stride, padding, dilation)
+    if not x.size or min(sizes) < 1 or x.ndim not in (3, 4):
+        return None
+    return stand_in((*x.shape[:-3], x.shape[-3] * math.prod(kernel_size), math.prod(sizes)), x.dtype)
+
+
+def _added_up(x: np.ndarray, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> np.ndarray:
+    """Columns added up where their blocks lie, the last place of a block first, as JAX does."""
+    sizes, whole, index = _blocks(output_size, kernel_size, dilation, padding, stride)
+    *lead, channels = *x.shape[:-2], x.shape[-2] // len(index)
+    blocks, total = x.reshape(*lead, channels, len(index), *sizes), np.zeros((*lead, channels, *whole), x.dtype)
+    for i in reversed(range(len(index))):
+        total[index[i]] += blocks[..., i, :, :]
+    return total[_inside(total.shape[:-2] + tuple(output_size), padding)]
+
+
+def _added_up_shape(x: np.ndarray, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints) -> np.ndarray | None:
+    sizes, count = output_sizes(output_size, kernel_size, stride, padding, dilation), math.prod(kernel_size)
+    fits = x.dtype.char in "fd" and x.size and x.ndim in (2, 3) and x.shape[-1] == math.prod(sizes) and x.shape[-2] % count == 0 and min(sizes) > 0
+    return stand_in((*x.shape[:-2], x.shape[-2] // count, *output_size), x.dtype) if fits else None
+
+
+COLUMNS = Forms(_columns, _columns_shape, True, each=_ELEMENT, planned=True)
+COLUMNS_BACK = Forms(
+    lambda grad, aval, **how: _added_up(grad, aval.shape[-2:], **how), lambda grad, aval, **how: _added_up_shape(grad, aval.shape[-2:], **how),
+    each=_ELEMENT, planned=True,
+)  # fmt: skip
+ADDED_UP = Forms(_added_up, _added_up_shape, each=_ELEMENT, planned=True)
+ADDED_UP_BACK = Forms(
+    lambda grad, aval, output_size, **how: _columns(grad, **how), lambda grad, aval, output_size, **how: _columns_shape(grad, **how),
+    True, each=_ELEMENT, planned=True,
 )  # fmt: skip

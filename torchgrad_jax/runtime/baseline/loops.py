@@ -5,6 +5,7 @@ and selected from its order, groups of channels, and paths that spell a target (
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,11 @@ def how_of_points(image: Any, grid: Any, *grad: Any, of: int, interpolation_mode
 
 
 def _cost_of_points(eqn: Any) -> float:
-    image, grid = eqn.invars[0].aval, eqn.invars[1].aval
+    return cost_of_points(eqn.invars[0].aval, eqn.invars[1].aval)
+
+
+def cost_of_points(image: Any, grid: Any) -> float:
+    """What it takes to sample images of such an aval, in nanoseconds."""
     dims = image.ndim - 2
     return 3_000.0 + grid.size // dims * (_POINT * dims / 2 + _SAMPLE * 2 ** (dims - 2) * image.shape[1])
 
@@ -254,7 +259,13 @@ def how_of_spelling(name: str, *avals: Any, blank: int, zero_infinity: bool = Fa
 
 def _cost_of_spelling(eqn: Any) -> float:
     how = how_of_spelling(eqn.primitive.name, *[v.aval for v in eqn.invars], **eqn.params).tolist()
-    return 3_000.0 + how[2] * how[3] * (12.0 * (2 * how[5] + 1) + how[4])
+    return cost_of_spelling(how[2:5], how[5])
+
+
+def cost_of_spelling(shape: Sequence[int], longest: int) -> float:
+    """What log-probabilities of this shape take, of targets that are at most so long, in nanoseconds."""
+    times, samples, classes = shape
+    return 3_000.0 + times * samples * (12.0 * (2 * longest + 1) + classes)
 
 
 @rule("spell", "spell_grad", cost=_cost_of_spelling, fresh=True)
