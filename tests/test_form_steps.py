@@ -89,7 +89,7 @@ def test_steps_may_be_of_operands_of_earlier_ones_and_of_constants():
     ten = np.array(10.0)
     steps: list = [(np.add, (0, 1)), (np.multiply, (-1, ten)), (np.subtract, (-2, 0)), (np.negative, (-1,))]
     form = NumPyForm(Forms(lambda a, b: ((a + b) * ten - a, -(a + b))), False, 0, 1)
-    form.step_by(lambda: steps)
+    form.step_by(lambda: steps, ())
     merged = Merged([Part(form, ["a", "b"], ["c", "d"]), Part(form, ["d", "c"], ["e", "f"])], ["a", "b"], ["c", "d", "e", "f"])
     a, b = np.arange(3.0), np.arange(3.0) ** 2
     for _ in range(3):
@@ -103,7 +103,7 @@ def test_steps_may_be_of_operands_of_earlier_ones_and_of_constants():
 def test_a_step_may_give_several_results():
     """Of which the last ones are the operator's."""
     form = NumPyForm(Forms(lambda a: (a.max(), a.sum()), fresh=True), False, 0, 1)
-    form.step_by(lambda: [(lambda a: [a.min(), a.max()], (0,), 2), (np.sum, (0,))])
+    form.step_by(lambda: [(lambda a: [a.min(), a.max()], (0,), 2), (np.sum, (0,))], ())
     merged = Merged([Part(form, ["a"], ["largest", "sum"])], ["a"], ["largest", "sum"])
     for _ in range(3):
         assert [float(x) for x in merged([np.arange(4.0)])] == [3, 6]
@@ -138,7 +138,7 @@ def test_a_step_of_several_results_stands_beside_one_that_writes_over_its_operan
     doubled = NumPyForm(Forms(lambda a: a * 2, fresh=True), True, 0, 1)
     raised = NumPyForm(Forms(lambda a: a + 1, fresh=True, overwriting=adding), True, 0, 1)
     form = NumPyForm(Forms(lambda a: (a, a)), False, 0, 1)
-    form.step_by(lambda: [(lambda a: [a - 1, a + 1], (0,), 2)])
+    form.step_by(lambda: [(lambda a: [a - 1, a + 1], (0,), 2)], ())
     parts = [Part(doubled, ["a"], ["b"]), Part(form, ["b"], ["c", "d"]), Part(raised, ["b"], ["e"]), Part(raised, ["c"], ["f"])]
     merged = Merged(parts, ["a"], ["c", "d", "e", "f"])
     for _ in range(3):
@@ -151,8 +151,10 @@ def test_a_step_of_several_results_stands_beside_one_that_writes_over_its_operan
 ])  # fmt: skip
 def test_steps_of_operands_alone_take_the_place_of_the_form(steps, results, quick):
     form = NumPyForm(Forms(lambda a, b: a + b if results == 1 else (a + b, -a)), results == 1, 0, 1)
-    form.step_by(lambda: steps)
+    form.step_by(lambda: steps, ())
     assert form.quick is None
+    form(np.ones(2), np.ones(2))
+    assert form.quick is False  # of what is new most is not called again
     form(np.ones(2), np.ones(2))
     assert bool(form.quick) is quick
 

@@ -77,8 +77,8 @@ def converted(x: Array, target: np.dtype) -> Array:
         x = np.real(x)
     if target.kind in "iu" and source.kind not in "biu":
         return _to_integer(x, target)
-    if target == np.float16 and x.dtype.itemsize == 8 and x.dtype.kind == "f":
-        x = x.astype(np.float32)  # XLA and PyTorch round twice
+    if target.itemsize == 2 and target.kind not in "iu" and x.dtype.itemsize == 8 and x.dtype.kind == "f":
+        x = x.astype(np.float32)  # PyTorch rounds twice
     return blocks.converted(x, target)
 
 

@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.declaration import dtypes, numpy_forms, promotion
-from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to, convert, is_half
+from torchgrad_jax.declaration.converting import convert, is_half
 from torchgrad_jax.declaration.memory_order import Order
 from torchgrad_jax.declaration.numpy_forms import Form
+from torchgrad_jax.declaration.operands import PREPARE, converting, number_dtypes, on_list, on_list_of_one, same_dtypes
 from torchgrad_jax.declaration.schema import NUMBERS, Parameter, Schema, plain_number, real_number, static, wrong_type
 from torchgrad_jax.runtime import keeping, recorder
 from torchgrad_jax.runtime.baseline import Forms
 from torchgrad_jax.runtime.device import device
 from torchgrad_jax.runtime.operation import ArgSpec, Signature
 from torchgrad_jax.runtime.recording.step import NUMBER_DTYPES
-from torchgrad_jax.runtime.value import Aval, aval_of
+from torchgrad_jax.runtime.value import Aval
 
 # The gradient of an input that equals the output's gradient (summed over what was broadcast).
 SAME: Any = object()
@@ -245,12 +246,12 @@ class BoundOperator:
         if operator.validate is not None:
             operator.validate(*self._arguments(specs), **self._keywords())
         if operator.promote == "same":
-            _same(self, specs)
+            same_dtypes(self, specs)
 
     def specialize(self, specs: Sequence[ArgSpec]) -> Callable[..., Any]:
         """See the runtime's BoundOp."""
         self.require(specs)
-        prepare = _PREPARE[self.operator.promote](self, specs)
+        prepare = PREPARE[self.operator.promote](self, specs)
         function, keywords, single = self._function(specs), self._keywords(), tuple(self.layout) == (ARRAY,) * len(self.layout)
         if single:
             return lambda *arrays: function(*prepare(arrays))
@@ -287,19 +288,19 @@ class BoundOperator:
             return self.operator.numpy_of(self, specs)
         if form is None or self.operator.promote not in (None, "same"):
             return None
-        targets = _number_dtypes(self, specs)
+        targets = number_dtypes(self, specs)
         if not all([numpy_forms.convertible(NUMBER_DTYPES[specs[i]], t) for i, t in targets]):  # type: ignore[index] - a number's
             return None
         on_operands = self._on_operands()
-        return numpy_forms.applied(form, (lambda function: _converting(on_operands(function), targets)) if targets else on_operands)
+        return numpy_forms.applied(form, (lambda function: converting(on_operands(function), targets)) if targets else on_operands)
 
     def _on_operands(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """What makes of a function of its array arguments, and by keyword the static ones, one of the operands alone."""
         keywords, counts = self._keywords(), [item for item in self.layout if type(item) is int]
         if counts == [len(self.names)]:
-            return lambda function: _on_list(function, keywords)
+            return lambda function: on_list(function, keywords)
         if counts == [1] and len(keywords) == len(self.statics) and self.layout[1] == 1 and len(self.names) == 2:
-            return lambda function: _on_list_of_one(function, keywords)
+            return lambda function: on_list_of_one(function, keywords)
         if counts or len(keywords) < len(self.statics):  # several lists, or a tensor that is absent
             return lambda function: lambda *arrays: function(*self._arguments(arrays), **keywords)
         return (lambda function: functools.partial(function, **keywords)) if keywords else (lambda function: function)
@@ -547,88 +548,3 @@ def op(schema: str, **options: Any) -> Callable[[Callable[..., Any]], Operator]:
 
 def _camel(name: str) -> str:
     return "".join(w[:1].upper() + w[1:] for w in name.split("_"))
-
-
-# ---------------------------------------------------------------------- bringing operands together
-
-
-def _common(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
-    target = bound.common_dtype(specs)
-    shape = broadcast_shapes(*(s.shape for s in specs if isinstance(s, Aval)))
-    # A number stays 0-dim where the function takes it beside the tensors, and is expanded where it stands for one.
-    expand = [not isinstance(s, type) or role for s, role in zip(specs, bound.number_roles(), strict=True)]
-    opmath = bound.operator.opmath and is_half(target)
-
-    def cast(x: Any) -> Any:
-        if opmath:
-            return convert(x if x.ndim == 0 and dtypes.category(np.dtype(x.dtype)) == dtypes.FLOAT else convert(x, target), np.dtype(np.float32))
-        return convert(x, target)
-
-    def prepare(arrays: Sequence[Any]) -> list[Any]:
-        return [broadcast_to(cast(a), shape) if e else cast(a) for a, e in zip(arrays, expand, strict=True)]
-
-    return prepare
-
-
-def _same(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
-    tensors = [s for s in specs if isinstance(s, Aval)]
-    for s in tensors[1:]:
-        if s.dtype != tensors[0].dtype:
-            a, b = dtypes.of(tensors[0].dtype), dtypes.of(s.dtype)
-            raise RuntimeError(bound.operator.unlike.format(a=a, b=b))
-    target = tensors[0].dtype
-    return lambda arrays: [convert(a, target) if isinstance(s, type) else a for a, s in zip(arrays, specs, strict=True)]
-
-
-# `unlike` of products of two matrices.
-MATRICES_UNLIKE = "expected m1 and m2 to have the same dtype, but got: {a.word} != {b.word}"
-
-
-def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
-    """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
-    targets = _number_dtypes(bound, specs)
-    return (lambda arrays: _converted(arrays, targets, convert)) if targets else lambda arrays: arrays
-
-
-def _number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[tuple[int, np.dtype]]:
-    """Which operands `_as_is` converts, and to what."""
-    numbers = [i for i, s in enumerate(specs) if type(s) is type]
-    if not numbers:
-        return []
-    first = next((s for s in specs if isinstance(s, Aval)), None)
-    if first is None:
-        return []
-    index, main = bound.is_index(), aval_of((1,), first.dtype)
-    return [(i, promotion.result_type([main, specs[i]])) for i in numbers if not index[i]]
-
-
-def _converted(arrays: Sequence[Any], targets: Sequence[tuple[int, np.dtype]], convert: Callable[[Any, np.dtype], Any]) -> list[Any]:
-    given = list(arrays)
-    for i, target in targets:
-        given[i] = convert(given[i], target)
-    return given
-
-
-def _on_list(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
-    return lambda *arrays: function(list(arrays), **keywords)
-
-
-def _on_list_of_one(function: Callable[..., Any], keywords: dict[str, Any]) -> Callable[..., Any]:
-    return lambda x, one: function(x, (one,), **keywords)
-
-
-def _converting(function: Callable[..., Any], targets: Sequence[tuple[int, np.dtype]]) -> Callable[..., Any]:
-    """A function of NumPy arrays that converts some of its operands first."""
-
-    def converting(*arrays: Any) -> Any:
-        return function(*_converted(arrays, targets, numpy_forms.converted))
-
-    return converting
-
-
-_PREPARE: dict[str | None, Callable[..., Callable[..., Any]]] = {
-    None: _as_is,
-    "common": _common,
-    "float": _common,
-    "same": _same,
-}

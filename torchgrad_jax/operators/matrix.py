@@ -11,7 +11,8 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration import dtypes, numpy_products, promotion
 from torchgrad_jax.declaration.converting import check_expands, convert, where, zeros_like
-from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, op
+from torchgrad_jax.declaration.operands import MATRICES_UNLIKE
+from torchgrad_jax.declaration.operator import op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.kernels import loops, numpy_cross
 from torchgrad_jax.operators.reduction import wrap_dims

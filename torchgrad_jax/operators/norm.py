@@ -14,7 +14,8 @@ from torchgrad_jax.declaration import dtypes, promotion
 from torchgrad_jax.declaration.converting import convert, where, wide, zeros_like
 from torchgrad_jax.declaration.numpy_placing import gradients
 from torchgrad_jax.declaration.numpy_products import multiplying
-from torchgrad_jax.declaration.operator import MATRICES_UNLIKE, SAME, Together, op
+from torchgrad_jax.declaration.operands import MATRICES_UNLIKE
+from torchgrad_jax.declaration.operator import SAME, Together, op
 from torchgrad_jax.declaration.refusals import refusing
 from torchgrad_jax.operators.matrix import batched_dot
 from torchgrad_jax.operators.pointwise import direction_of

@@ -16,6 +16,7 @@ from jax import lax
 from torchgrad_jax.runtime import jaxprs, keeping, modes
 from torchgrad_jax.runtime._jax_compat import trace, without_dead_code
 from torchgrad_jax.runtime.baseline import Forms, NumPyForm, Plan, plan_of
+from torchgrad_jax.runtime.baseline.cost import IMPORT
 from torchgrad_jax.runtime.compiling.convolutions import by_loops
 from torchgrad_jax.runtime.compiling.for_xla import for_xla, misleads, traced_for_xla
 from torchgrad_jax.runtime.compiling.platforms import traced_for_cpu
@@ -318,14 +319,14 @@ class Signature(SignatureFields):
         if forms is not None and self._by_numpy(forms):
             if kind is not None and kind.first is None:
                 kind.formed, kind.forms = True, forms if getattr(self.bop, "one_form", False) else None
-                if kind.forms is not None and forms.steps is None and not forms.often:
+                if kind.forms is not None and forms.steps is forms.takes is forms.fused is None and not forms.often:
                     kind.form = self._baseline
             return
         if not hasattr(self.bop, "require"):
             self._raw  # noqa: B018 - it raises where they do not fit together
         if self._as_of_vectors():
             if kind is not None:
-                kind.elementwise = type(self._baseline) is Plan
+                kind.elementwise = type(self._baseline) is Plan and self._baseline.cost < IMPORT
         elif kind is None or self.check is not None:
             self._trace()
         elif self._as_written():
