@@ -484,13 +484,14 @@ def _rounded_twice(source, target):
     return np.dtype(target) == np.float16 and np.dtype(source) in (np.float64, np.complex128)
 
 
+@pytest.mark.parametrize("target", [dtypes.float16, dtypes.bfloat16], ids=lambda d: d.name)
 @pytest.mark.parametrize("source", [dtypes.float64, dtypes.complex128], ids=lambda d: d.name)
-def test_conversion_to_float16_goes_by_way_of_float32(source):
+def test_conversion_to_half_precision_goes_by_way_of_float32(source, target):
     x = _spread(source.np)
-    bound, _ = registry["_to_copy"].parse((x, dtypes.float16), {}, lambda v: isinstance(v, np.ndarray))
+    bound, _ = registry["_to_copy"].parse((x, target), {}, lambda v: isinstance(v, np.ndarray))
     with np.errstate(all="ignore"):
         (found,) = Signature(bound, (_spec(x),)).baseline(x)
-        assert found.tobytes() == x.real.astype(np.float32).astype(np.float16).tobytes()
+        assert found.tobytes() == x.real.astype(np.float32).astype(target.np).tobytes()
 
 
 @pytest.mark.parametrize("source", dtypes.ALL, ids=lambda d: d.name)

@@ -61,13 +61,16 @@ class Plan(PlanFields):
         self.passes = self.zeros = self.undefined = False
         self.lists = isinstance(bound, BoundOperator) and any(type(item) is int for item in bound.layout)
         self.once = bound.operator.once if isinstance(bound, BoundOperator) else None
-        self._vjps: dict[Any, Any] | None = None  # those that are not `vjp`
+        self._vjps: Any = None  # those that are not `vjp`, by which outputs have a gradient
         self._unpacking: list[int] | None = None
-        self._others = self._like = self._whole = None
+        self._others: Plan | None = None
+        self._like: Plan | None = None
+        self._whole: Plan | None = None
         self._traced: Any = None
         self._vectors: Any = None
         self._adds = False
-        self._sig, self.jvp = sig, None
+        self._sig = sig
+        self.jvp: Any = None
         self._gradients: Any = None
         formulas = bound.formulas() if isinstance(bound, BoundOperator) else None
         self._declared = formulas is not None or (isinstance(bound, BoundOperator) and bound.operator.linear)

@@ -258,9 +258,9 @@ class BoundOperator:
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
-        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere while it has none: what has
-        sizes among its static arguments, as `view` has, is most often met once."""
-        if not self.signatures:
+        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere for the first one of what may
+        have sizes among its static arguments, as `view` has: most of these are met once."""
+        if self._may_be_the_only_one(0):
             return None, specs
         if self._kindred is None:
             self._kindred = {}
@@ -268,11 +268,14 @@ class BoundOperator:
 
     def kin_of_vjps(self, inputs: tuple[int, ...], which: Any) -> dict[Any, Any] | None:
         """The same of those of a derivative."""
-        if len(self.signatures) < 2:
+        if self._may_be_the_only_one(1):
             return None
         if self._kindred_vjps is None:
             self._kindred_vjps = {}
         return self._kindred_vjps.setdefault((inputs, which), {})
+
+    def _may_be_the_only_one(self, met: int) -> bool:
+        return len(self.signatures) <= met and any([isinstance(value, tuple) for value in self.statics.values()])
 
     @property
     def laid_out(self) -> keeping.Memo:
@@ -352,7 +355,7 @@ class BoundOperator:
         """Where it is kept how such operators are differentiated, whatever their static arguments, of those that are linear in one tensor. None for
         others."""
         operator = self.operator
-        alike = operator.linear is True and self.names == ["self"] and operator.trivial is None and operator.skips is None
+        alike = operator.linear is True and operator.grads is None and self.names == ["self"]
         return operator.plans if alike and isinstance(operator.node, str) and not operator.keeps and not operator.shows else None
 
     @property
@@ -463,6 +466,8 @@ def _forget(used: set[Signature]) -> int:
         signatures = one.signatures
         for specs in [specs for specs in list(signatures) if signatures[specs] not in used]:
             signatures.pop(specs).plans.clear()  # they refer to each other
+        if hasattr(one, "kin") and len(kinds := one.kin(())[0] or {}) > FEW:
+            kinds.clear()
         left += len(signatures)
     for operator in registry.values():
         if len(operator.bound) > FEW:

@@ -299,7 +299,8 @@ class Signature(SignatureFields):
         """Whether what is known of its kind tells all."""
         if kind.formed:
             forms = kind.forms
-            return self._by_numpy(self.bop.numpy_form(self.specs) if forms is None else forms, kind)  # type: ignore[attr-defined]
+            if self._by_numpy(self.bop.numpy_form(self.specs) if forms is None else forms, kind):  # type: ignore[attr-defined]
+                return True
         first, avals = kind.first, None
         if kind.elementwise:
             avals = kind.predicted(sizes)
@@ -308,6 +309,8 @@ class Signature(SignatureFields):
         if avals is None:
             return False
         self.avals, self.single, self._baseline = avals, first.single, first.baseline
+        if kind.elementwise and avals[0].size > _FEW_ELEMENTS:
+            self._baseline = self._baseline.for_elements(avals[0].size, first.avals[0].size)
         return True
 
     def _ask(self, kind: Kind | None, sizes: tuple[int, ...]) -> None:
@@ -363,7 +366,8 @@ class Signature(SignatureFields):
         outs = (outs,) if alone else outs
         self.avals = tuple([aval_of(o.shape, o.dtype, where) for o in (outs if self.check is None else outs[:-1])])
         self.single = alone or (self.check is not None and len(self.avals) == 1)
-        self._baseline = _form_of(forms, alone, given, outs) if kind is None or kind.form is None else kind.form
+        shared = None if kind is None or outs[0].size > _FEW_ELEMENTS else kind.form
+        self._baseline = _form_of(forms, alone, given, outs) if shared is None else shared
         return True
 
     def _as_of_vectors(self) -> bool:
@@ -553,6 +557,8 @@ def _moved(forms: Forms, given: Sequence[Any], outs: Sequence[np.ndarray]) -> in
 
 # What a Signature has that is not differentiated, as most backward operations: nobody adds to it.
 _NO_PLANS: dict[Any, Any] = {}
+# What a plan costs is told for these elements, not for as many to a factor of four, where they are more.
+_FEW_ELEMENTS = 1 << 14
 # A plan of so few primitives is made as soon as what fills up operands.
 _TRACED_SOON = 8
 _NOTHING = bytes(16)
