@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from torchgrad_jax.declaration.converting import broadcast_shapes, broadcast_to,
 from torchgrad_jax.runtime.operation import ArgSpec
 from torchgrad_jax.runtime.value import Aval, aval_of
 
-if TYPE_CHECKING:
-    from torchgrad_jax.declaration.operator import BoundOperator
 
-
-def _common(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
+def _common(bound: Any, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
     target = bound.common_dtype(specs)
     shape = broadcast_shapes(*(s.shape for s in specs if isinstance(s, Aval)))
     # A number stays 0-dim where the function takes it beside the tensors, and is expanded where it stands for one.
@@ -34,7 +31,7 @@ def _common(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., lis
     return prepare
 
 
-def same_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
+def same_dtypes(bound: Any, specs: Sequence[ArgSpec]) -> Callable[..., list[Any]]:
     tensors = [s for s in specs if isinstance(s, Aval)]
     for s in tensors[1:]:
         if s.dtype != tensors[0].dtype:
@@ -48,13 +45,13 @@ def same_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[...,
 MATRICES_UNLIKE = "expected m1 and m2 to have the same dtype, but got: {a.word} != {b.word}"
 
 
-def _as_is(bound: BoundOperator, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
+def _as_is(bound: Any, specs: Sequence[ArgSpec]) -> Callable[..., Sequence[Any]]:
     """Tensors untouched; a number becomes what `self` is, or its own kind where `self` is of a lower category."""
     targets = number_dtypes(bound, specs)
     return (lambda arrays: _converted(arrays, targets, convert)) if targets else lambda arrays: arrays
 
 
-def number_dtypes(bound: BoundOperator, specs: Sequence[ArgSpec]) -> list[tuple[int, np.dtype]]:
+def number_dtypes(bound: Any, specs: Sequence[ArgSpec]) -> list[tuple[int, np.dtype]]:
     """Which operands `_as_is` converts, and to what."""
     numbers = [i for i, s in enumerate(specs) if type(s) is type]
     if not numbers:

@@ -330,16 +330,15 @@ class Signature(SignatureFields):
         if self._as_of_vectors():
             if kind is not None:
                 kind.elementwise = type(self._baseline) is Plan and self._baseline.cost < IMPORT
-        elif kind is None or self.check is not None:
-            self._trace()
-        elif self._as_written():
-            kind.learned = Learned(self, sizes)
+        elif self.check is None and hasattr(self.bop, "kin") and self._as_written():
+            if kind is not None:
+                kind.learned = Learned(self, sizes)
         else:
             self._trace()
-            if kind.learned is None:
-                kind.learned = Learned(self, sizes, self._jaxpr)
-            else:
+            if kind is not None and kind.learned is not None:
                 kind.learned.learn(self, sizes, self._jaxpr)
+            elif kind is not None and self.check is None:
+                kind.learned = Learned(self, sizes, self._jaxpr)
 
     def _by_another(self) -> bool:
         """Whether there is an operator of which more is known that does the same: then its plan is this one's."""
