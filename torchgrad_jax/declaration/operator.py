@@ -53,8 +53,10 @@ NOT_IMPLEMENTED = "torch::autograd::NotImplemented"
 
 registry: dict[str, Operator] = {}
 bound_ever: list[weakref.ref[Any]] = []
-# How many layouts of one operator stay whether they are used or not.
+# How many layouts of one operator stay whether they are used or not, and so many kinds of signatures of one of these.
 FEW = 64
+# What may have sizes among its static arguments has so many signatures before they are of kinds.
+SEVERAL = 4
 
 
 @dataclass(eq=False, repr=False)
@@ -258,9 +260,9 @@ class BoundOperator:
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
-        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere for the first one of what may
-        have sizes among its static arguments, as `view` has: most of these are met once."""
-        if self._may_be_the_only_one(0):
+        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere for the first ones of what may
+        have sizes among its static arguments, as `view` has: most of these are met once or twice."""
+        if self._is_seldom():
             return None, specs
         if self._kindred is None:
             self._kindred = {}
@@ -268,14 +270,15 @@ class BoundOperator:
 
     def kin_of_vjps(self, inputs: tuple[int, ...], which: Any) -> dict[Any, Any] | None:
         """The same of those of a derivative."""
-        if self._may_be_the_only_one(1):
+        if self._is_seldom():
             return None
         if self._kindred_vjps is None:
             self._kindred_vjps = {}
         return self._kindred_vjps.setdefault((inputs, which), {})
 
-    def _may_be_the_only_one(self, met: int) -> bool:
-        return len(self.signatures) <= met and any([isinstance(value, tuple) for value in self.statics.values()])
+    def _is_seldom(self) -> bool:
+        few = len(self.signatures) < SEVERAL
+        return few and (self.operator.view is not None or any([isinstance(value, tuple) for value in self.statics.values()]))
 
     @property
     def laid_out(self) -> keeping.Memo:
