@@ -89,7 +89,7 @@ class Plan(PlanFields):
         by_tensor = not isinstance(bound, BoundOperator) or bound.operator.number_node is None
         roles = bound.number_roles() if isinstance(bound, BoundOperator) else (True,) * len(sig.specs)
         self.frees = any(i < 0 or isinstance(sig.specs[i], Aval) or (roles[i] and by_tensor) for i in self.saves)
-        self.known_apart = self.vjp = None
+        self.known_apart = self.vjp = self.node_class = None
 
     def __copy__(self) -> Plan:
         made = PlanFields.__new__(type(self))

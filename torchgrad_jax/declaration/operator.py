@@ -260,8 +260,8 @@ class BoundOperator:
         return lambda *arrays: function(*self._arguments(prepare(arrays)), **keywords)
 
     def kin(self, specs: tuple[ArgSpec, ...]) -> tuple[dict[Any, Any] | None, tuple[ArgSpec, ...]]:
-        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere for the first ones of what may
-        have sizes among its static arguments, as `view` has: most of these are met once or twice."""
+        """Where the kinds of signatures that differ in sizes alone are kept, and what their sizes are those of. Nowhere for the first ones of what
+        may have sizes among its static arguments, as `view` has: most of these are met once or twice."""
         if self._is_seldom():
             return None, specs
         if self._kindred is None:
