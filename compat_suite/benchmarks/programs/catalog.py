@@ -108,5 +108,12 @@ LOOPS = {
     "transformer12": (1, 10),
     "lstm": (1, 10, 25),
     "gru50": (1, 10),
+    # Of sizes that are new at each step.
+    "growing_pinn": HUNDRED,
+    "growing_clouds": HUNDRED,
+    "growing_text": HUNDRED,
+    "growing_graphs": HUNDRED,
+    "growing_gaussian_process": HUNDRED,
+    "growing_filter": HUNDRED,
 }
 WARM = {"gru50": 30}
