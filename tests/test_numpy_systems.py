@@ -240,13 +240,13 @@ def test_what_has_no_form_is_traced(name, call):
 
 
 def test_costs_grow_as_those_of_the_plans():
-    """So that a program of factorizations is not taken for a cheap one. What is known of other sizes that are about as large serves these."""
+    """So that a program of factorizations is not taken for a cheap one."""
     alone = ("linalg_inv", "linalg_slogdet", "linalg_eigh", "linalg_svd", "linalg_qr", "linalg_pinv", "linalg_cholesky", "cholesky_inverse")
     for name, size in [(name, size) for name in (*alone, "linalg_solve", "linalg_solve_triangular", "cholesky_solve") for size in (60, 150)]:
         statics = CALLS[name][0][1]
         sig, _ = _signature(name, ([_positive(size, size)] * (1 if name in alone else 2), statics), "float32")
         planned: Any = plan_of(sig.closed())
-        assert planned.cost / 5 < sig.baseline.cost < planned.cost * 3, name  # type: ignore[union-attr]
+        assert planned.cost / 5 < sig.baseline.cost < planned.cost * 2, name  # type: ignore[union-attr]
         assert sig.baseline.cost - sig.baseline.alike < planned.cost / 2  # type: ignore[union-attr]
 
 
