@@ -14,6 +14,7 @@ MEANS = [(shape, dim, keepdim) for shape in ((7, 5), (300, 3), (3, 300), (4, 5, 
          for dim in (None, 0, -1, (0, -1)) for keepdim in (False, True) if len(shape) > 1 or dim != (0, -1)]  # fmt: skip
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("shape", "dim", "keepdim"), MEANS)
 def test_a_mean_has_the_same_bits_in_each_run(shape, dim, keepdim, dtype):
@@ -109,6 +110,7 @@ def test_a_step_may_give_several_results():
         assert [float(x) for x in merged([np.arange(4.0)])] == [3, 6]
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("shape", [(7, 5), (5, 100), (100, 5), (3, 4, 6)])
 @pytest.mark.parametrize("call", [

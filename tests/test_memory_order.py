@@ -99,6 +99,7 @@ def _decreasing(draw):
     return tuple(shape), tuple(strides)
 
 
+@pytest.mark.operators
 @given(_decreasing(), _decreasing(), st.sampled_from(("x + 1", "x * y", "y - x", "torch.where(x > 0, x, y)", "x.sin()", "x.clone()", "x.double()",
                                                        "x.flip(0)", "x.clone() + y", "x.exp().clone()", "x.to(torch.float64) * 2")))  # fmt: skip
 @settings(max_examples=300, deadline=None)

@@ -99,6 +99,7 @@ def test_rows_are_taken_as_by_numpy(part, dtype, places, data):
         assert not (blocks.by_numbers and x.size and x.flags.c_contiguous and index.flags.c_contiguous)
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("pending", [False, True])
 @given(part=parts(), dtype=st.sampled_from(("float32", "float64", "int64")), data=st.data())
 def test_what_slices_choose_is_read_and_written_as_by_numpy(pending, part, dtype, data):

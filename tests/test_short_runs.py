@@ -91,6 +91,7 @@ def test_whatever_is_looked_at_is_copied(shape, order, repeat, steps, dtype):
     assert_same(found, np.array(x, order="C"))
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("shape", [(3,), (2000, 3), (50, 60), (7, 1, 9)])
 @pytest.mark.parametrize("repeats", [(2,), (1, 2), (3, 1), (2, 2), (2, 1, 3), (1, 1, 1), (2, 3, 1, 2), (0, 2, 1, 1)])
 def test_what_is_repeated_and_its_gradient(shape, repeats):
@@ -112,6 +113,7 @@ AXES = [(0,), (1,), (2,), (0, 1), (1, 2), (0, 2), (0, 1, 2)]
 SHAPES = [(40, 33, 3), (3, 17, 31), (1, 16, 32), (5, 300, 2), (150, 1, 17), (2, 3, 400)]
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_integers_and_booleans(shape, axes):
@@ -127,6 +129,7 @@ def test_integers_and_booleans(shape, axes):
         assert_same(torch.tensor(mask).sum(axes).numpy(), mask.sum(axes))
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -195,6 +198,7 @@ def test_large_masks_with_and_without_a_graph():
 # ---------------------------------------------------------------------- ordered
 
 
+@pytest.mark.operators
 @pytest.mark.parametrize("n", [1, 2, 3, 15, 16, 17])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("descending", [False, True])
