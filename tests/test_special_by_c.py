@@ -94,9 +94,55 @@ def test_zeta_is_scipys(dtype):
         compare(tj.special.polygamma(n, tj.from_numpy(q)).numpy(), scipys.polygamma(n, wide[1]), dtype)
 
 
+def moved(quantile, at):
+    """How fast a quantile moves with its parameter, by differences of four of them."""
+    step = 1e-3
+    near, far = [quantile(at * np.exp(h)) - quantile(at * np.exp(-h)) for h in (step, 2 * step)]
+    return (8 * near - far) / (12 * step) / at
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gamma_samples_move_as_their_quantiles_do(dtype):
+    rng = np.random.default_rng(0)
+    a = 10 ** rng.uniform(-1.3, 3.5, 2000)
+    x = rng.gamma(a)
+    a, x = a[x > 1e-12], x[x > 1e-12]
+    u = scipys.gammainc(a, x)
+    assert_moved(lambda a: scipys.gammaincinv(a, u), a, x, u, dtype, lambda: tj._standard_gamma_grad(*map(tj.from_numpy, (a.astype(dtype), x.astype(dtype)))))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_beta_samples_move_as_their_quantiles_do(dtype):
+    rng = np.random.default_rng(0)
+    a, b = 10 ** rng.uniform(-1, 2, (2, 2000))
+    x = rng.beta(a, b)
+    inside = (x > 1e-9) & (x < 0.999)
+    a, b, x = a[inside], b[inside], x[inside]
+    v = scipys.betainc(a, b, x)
+    operands = [tj.from_numpy(o.astype(dtype)) for o in (x, a, a + b)]
+    assert_moved(lambda a: scipys.betaincinv(a, b, v), a, x, v, dtype, lambda: tj._dirichlet_grad(*operands) * (1 - operands[0]))
+
+
+def assert_moved(quantile, a, x, share, dtype, call):
+    """Where the share tells the sample to most of its digits."""
+    wanted, found = moved(quantile, a), call().numpy()
+    inside = (share > 1e-4) & (share < 1 - 1e-4)
+    assert found.dtype == dtype and inside.sum() > 1000
+    np.testing.assert_allclose(found[inside], wanted[inside], rtol=1e-6 if dtype == np.float64 else 1e-3)
+    with baseline_tier(False):
+        np.testing.assert_allclose(call().numpy(), found, rtol=1e-10 if dtype == np.float64 else 1e-6)
+
+
+def test_samples_at_the_ends():
+    a, x = [tj.tensor(v, dtype=tj.float64) for v in ([2.0, 0, -1, 2, 2, np.nan], [0.0, 1, 1, -1, np.nan, 1])]
+    np.testing.assert_array_equal(tj._standard_gamma_grad(a, x).numpy(), [0, *[np.nan] * 5])
+    beta = tj._dirichlet_grad(tj.tensor([0.0, 1, 0.5]), tj.tensor([0.5, 0.5, np.nan]), tj.tensor(1.5)).numpy()
+    np.testing.assert_allclose(beta, [0, 2, np.nan], rtol=1e-6)  # psi(1.5) - psi(0.5)
+
+
 def test_every_rule_is_an_operators():
     names = {name.removeprefix("polygamma") for name in rules._WHOLE}
-    assert names == {*OF_ONE, "trigamma", "zeta", "igamma", "igammac", *POLYNOMIALS, *map(str, range(2, 21))}
+    assert names == {*OF_ONE, "trigamma", "zeta", "igamma", "igammac", "gamma_sample", "beta_sample", *POLYNOMIALS, *map(str, range(2, 21))}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -48,7 +48,7 @@ DECLARATIONS = (
 # Of C's, which declarations include.
 _HEADERS = (
     "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
-    "triangular", "gammas", "remainders", "normal", "bessel", "incomplete", "polynomials",
+    "triangular", "gammas", "remainders", "normal", "bessel", "incomplete", "implicit", "polynomials",
     "parts",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])

@@ -14,6 +14,7 @@ from jax import numpy as jnp
 
 from torchgrad_jax.declaration.converting import where
 from torchgrad_jax.operators.kernels.loops import while_loop
+from torchgrad_jax.operators.kernels.whole import by_c
 
 # Enough for parameters of about 10**8: the number of steps grows as the root of them.
 _MOST_STEPS = 20000
@@ -38,7 +39,12 @@ def _underivable(name: str) -> Any:
 @_underivable("_standard_gamma_grad")
 def standard_gamma_grad(concentration: Any, sample: Any) -> Any:
     """The derivative of a gamma sample of rate 1 by its concentration. Any shape; computed in float64."""
-    a, x = concentration.astype(jnp.float64), sample.astype(jnp.float64)
+    return _gamma_sample(concentration, sample)
+
+
+@by_c("gamma_sample")
+def _gamma_sample(concentration: Any, sample: Any) -> Any:
+    a, x = jnp.broadcast_arrays(concentration.astype(jnp.float64), sample.astype(jnp.float64))
     return lax.random_gamma_grad(a, x).astype(sample.dtype)  # type: ignore[call-arg] - declared with an argument that it has not
 
 
@@ -89,6 +95,11 @@ def _fraction(a: Any, b: Any, x: Any, da: float, db: float) -> tuple[Any, Any]:
 def dirichlet_grad(sample: Any, concentration: Any, total: Any) -> Any:
     """The derivative of a Beta(concentration, total - concentration) sample by the first parameter, over 1 - sample. That is what
     all derivatives of a Dirichlet sample are made of. Any shape; computed in float64."""
+    return _beta_sample(sample, concentration, total)
+
+
+@by_c("beta_sample")
+def _beta_sample(sample: Any, concentration: Any, total: Any) -> Any:
     x, a, sum_ = jnp.broadcast_arrays(*(p.astype(jnp.float64) for p in (sample, concentration, total)))
     b = sum_ - a
     lower = x < (a + 1) / (sum_ + 2)

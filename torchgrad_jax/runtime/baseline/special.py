@@ -214,7 +214,8 @@ _OF_ONE = {
     "modified_bessel_k0": native.K0, "modified_bessel_k1": native.K1, "scaled_modified_bessel_k0": native.SCALED_K0,
     "scaled_modified_bessel_k1": native.SCALED_K1, "airy_ai": native.AIRY, "spherical_bessel_j0": native.SPHERICAL,
 }  # fmt: skip
-_OF_TWO = {"zeta": native.ZETA, "igamma": native.IGAMMA, "igammac": native.IGAMMAC, **native.POLYNOMIALS}
+_OF_TWO = {"zeta": native.ZETA, "igamma": native.IGAMMA, "igammac": native.IGAMMAC, "gamma_sample": native.GAMMA_SAMPLE, **native.POLYNOMIALS}
+_OF_THREE = {"beta_sample": native.BETA_SAMPLE}
 _DERIVED = {f"polygamma{n}": n for n in range(2, native.MOST_DERIVED + 1)}
 
 
@@ -226,16 +227,16 @@ class _ByC:
     def __init__(self, which: int, second: int | None = None) -> None:
         self.which, self.second = which, second
 
-    def __call__(self, x: Any, y: Any = None) -> Any:
+    def __call__(self, x: Any, *others: Any) -> Any:
         if self.second is not None:
-            y = np.array(self.second, x.dtype)
-        elif y is not None and x.shape != y.shape and x.ndim and y.ndim:  # what is repeated is so here
-            x, y = np.broadcast_arrays(x, y)
-        return special_function(contiguous(x), self.which, y if y is None else contiguous(y))
+            others = (np.array(self.second, x.dtype),)
+        elif len({a.shape for a in (x, *others) if a.ndim}) > 1:  # what is repeated is so here
+            x, *others = np.broadcast_arrays(x, *others)
+        return special_function(contiguous(x), self.which, *[contiguous(a) for a in others])
 
 
 _WHOLE = {
-    **{name: _ByC(which) for name, which in (*_OF_ONE.items(), *_OF_TWO.items())},
+    **{name: _ByC(which) for name, which in (*_OF_ONE.items(), *_OF_TWO.items(), *_OF_THREE.items())},
     **{name: _ByC(native.POLYGAMMA, n) for name, n in _DERIVED.items()},
 }  # fmt: skip
 

@@ -193,10 +193,11 @@ def searched(x: Any, sought: Any, right: bool) -> Any:
     return places if ordering.search(x, sought, places, right) else None
 
 
-def special_function(x: Any, which: int, y: Any = None) -> Any:
-    """What `special.compute` writes into a new array, None where it cannot. x, y: contiguous."""
-    out = arrays.empty(x.shape if y is None or x.ndim else y.shape, x.dtype)
-    return out if special.compute(x, y, out, which) else None
+def special_function(x: Any, which: int, y: Any = None, z: Any = None) -> Any:
+    """What `special.compute` writes into a new array, None where it cannot. x, y, z: contiguous."""
+    like = x if y is None or x.ndim else y if z is None or y.ndim else z
+    out = arrays.empty(like.shape, x.dtype)
+    return out if special.compute(x, y, z, out, which) else None
 
 
 sharing.heed_forks()

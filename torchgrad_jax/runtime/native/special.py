@@ -10,9 +10,11 @@ from typing import Any
     MODIFIED_I1, K0, K1, SCALED_K0, SCALED_K1, AIRY, SPHERICAL,
 ) = range(26)  # fmt: skip
 # Of two numbers: of an order for one, from 2 to `MOST_DERIVED` of the derivatives.
-ZETA, POLYGAMMA, IGAMMA, IGAMMAC = range(26, 30)
+ZETA, POLYGAMMA, IGAMMA, IGAMMAC, GAMMA_SAMPLE = range(26, 31)
+# Of three.
+BETA_SAMPLE = 31
 POLYNOMIALS = {
-    name: 30 + number
+    name: 32 + number
     for number, name in enumerate((
         "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "hermite_polynomial_h",
         "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p", "shifted_chebyshev_polynomial_t",
@@ -22,7 +24,7 @@ POLYNOMIALS = {
 MOST_DERIVED = 20
 
 
-def compute(x: Any, y: Any, out: Any, which: int) -> bool:
-    """Write a function of each element, or of those of two arrays, into `out`. All contiguous, of one dtype, float32 or float64; one of two may be
-    one number. y: None for a function of one number. Returns whether there is such a function."""
+def compute(x: Any, y: Any, z: Any, out: Any, which: int) -> bool:
+    """Write a function of each element, or of those of two or three arrays, into `out`. All contiguous, of one dtype, float32 or float64; some of
+    several may be one number. y: None for a function of one number, z: for one of two. Returns whether there is such a function."""
     return False
