@@ -212,3 +212,31 @@ def test_many_short_rows_are_sorted(n, dtype, descending):
     assert_same(order.numpy(), wanted)
     assert_same(values.numpy(), np.take_along_axis(x, wanted, 1))
     assert_same(torch.tensor(x).topk(n, 1).values.numpy()[:, 0], np.take_along_axis(x, np.argsort(-key, 1, kind="stable"), 1)[:, 0])
+
+
+# (XLA takes numbers below the least normal one for 0.)
+EXTREMES = {"f": [np.nan, -np.nan, np.inf, -np.inf, -0.0, 0.0, 2e-38, -2e-38, 3e38, -3e38], "i": [0, -1, 2**31 - 1, -(2**31), 2**30, -2]}
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+@pytest.mark.parametrize("shape", [(96,), (97,), (4097,), (70_000,), (5, 700), (700, 5), (3, 200, 2)])
+def test_however_many_are_sorted(shape, dtype, descending):
+    """Buckets for one byte after the other give what comparisons give: numbers of all sizes, of few, and of one byte alone, extremes among them."""
+    random = np.random.default_rng(len(shape) + shape[0])
+    kind = np.dtype(dtype).kind
+    wide = random.standard_normal(shape) * 10.0 ** random.integers(-30, 30, shape) if kind == "f" else random.integers(-(2**31), 2**31, shape)
+    for x in (wide.astype(dtype), random.integers(-300, 300, shape).astype(dtype), np.full(shape, 7, dtype)):
+        x.reshape(-1)[:: shape[0] // 11 or 1] = random.choice(np.array(EXTREMES[kind], dtype), x.reshape(-1)[:: shape[0] // 11 or 1].shape)
+        dim = 0 if shape[0] >= shape[-1] else len(shape) - 1
+        values, order = torch.tensor(x).sort(dim=dim, descending=descending, stable=True)
+        # Places from the end, with the elements from the end, are those of a descending order.
+        given_ = np.flip(x, dim) if descending else x
+        wanted = given_.argsort(dim, "stable")
+        wanted = x.shape[dim] - 1 - np.flip(wanted, dim) if descending else wanted
+        assert_same(order.numpy(), wanted)
+        assert_same(values.numpy().view(f"i{x.itemsize}"), np.take_along_axis(x, wanted, dim).view(f"i{x.itemsize}"))
+        assert_same(torch.tensor(x).argsort(dim=dim, descending=descending, stable=True).numpy(), wanted)
+        k = min(100, x.shape[dim])
+        assert_same(torch.tensor(x).topk(k, dim, descending).indices.numpy(), wanted.take(range(k), dim))

@@ -32,10 +32,10 @@ RIGHT.flags.writeable = False
 _FEW = 1 << 10
 # What C's function orders: float32, float64, int32, int64.
 _ORDERED = "fdil"
+# What an element takes, in nanoseconds.
+_SORTED = 8.0
 # So few of however many it finds in one pass (`native/ordering.pxd`).
 _FEW_OF_MANY = 64
-# And the longest rows of which there may be many.
-_SHORT = 16
 # Beside those of the loops a way to put several elements to one place.
 PRODUCT = LEAST + 1
 _FOLDS = {MOST: np.maximum, LEAST: np.minimum, PRODUCT: np.multiply}
@@ -440,10 +440,9 @@ embedding_checked = reading(_embedded, _embedded_shape, _are_rows, _no_row, _row
 
 def order_of(x: Array, dim: int, descending: bool) -> Array:
     """The indices that sort along `dim`, equal elements in their order; nan is the largest."""
-    if dim in (-1, x.ndim - 1) and x.dtype.char in _ORDERED:
-        found = ordered(contiguous(x), x.shape[-1], descending, False)
-        if found is not None:
-            return found[1]
+    found = _ordered(x, x.shape[dim], dim, descending, False)
+    if found is not None:
+        return found[1]
     if not descending:
         return x.argsort(dim, "stable")
     mirror = (*(_ALL,) * (dim % x.ndim), _REVERSED)
@@ -451,14 +450,23 @@ def order_of(x: Array, dim: int, descending: bool) -> Array:
     return np.subtract(x.shape[dim] - 1, order, out=order)
 
 
+def _ordered(x: Array, k: int, dim: int, largest: bool, read: bool) -> Any:
+    """The first k elements along `dim`, if they are to be `read`, and their indices, by C; None where it does not order them."""
+    if x.dtype.char not in _ORDERED:
+        return None
+    if dim in (-1, x.ndim - 1):
+        return ordered(contiguous(x), k, largest, read)
+    found = ordered(contiguous(np.moveaxis(x, dim, -1)), k, largest, read)
+    return None if found is None else [None if made is None else contiguous(np.moveaxis(made, -1, dim)) for made in found]
+
+
 def are_few(x: Array, dim: int) -> bool:
     return -x.ndim <= dim < x.ndim and 0 < x.size <= _FEW and x.dtype.kind in "fiub" and x.dtype.isbuiltin == 1
 
 
 def _is_ordered(x: Array, dim: int) -> bool:
-    """Whether elements are ordered here: few, or rows of a few, which loops of C's order one after the other."""
-    short = blocks.by_numbers and x.size and x.dtype.char in _ORDERED and dim in (-1, x.ndim - 1) and x.shape[dim] <= _SHORT
-    return bool(short) or are_few(x, dim)
+    """Whether elements are ordered here: few, or those that C orders."""
+    return are_few(x, dim) or bool(blocks.by_numbers and x.size and x.dtype.char in _ORDERED and -x.ndim <= dim < x.ndim)
 
 
 def _pair(x: Array, shape: Shape) -> tuple[Array, Array]:
@@ -470,10 +478,9 @@ def _sorted(x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
 
 
 def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Array, Array]:
-    if dim in (-1, x.ndim - 1) and x.dtype.char in _ORDERED:
-        found = ordered(contiguous(x), k, largest, True)
-        if found is not None:
-            return found
+    found = _ordered(x, k, dim, largest, True)
+    if found is not None:
+        return found
     order = order_of(x, dim, largest)
     if k < x.shape[dim]:
         order = order[(*(_ALL,) * (dim % x.ndim), slice(k))]
@@ -488,10 +495,10 @@ def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any
     return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
 
 
-sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_ordered(x, dim) else None, True, each=1.0)
+sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_ordered(x, dim) else None, True, each=_SORTED)
 topk = Forms(_topk, _topk_result, True, each=1.0)
 argsort = Forms(lambda x, dim, descending, stable: order_of(x, dim, descending),
-                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_ordered(x, dim) else None, True, each=1.0)  # fmt: skip
+                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_ordered(x, dim) else None, True, each=_SORTED)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- search

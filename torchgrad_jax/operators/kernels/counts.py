@@ -31,6 +31,7 @@ from torchgrad_jax.operators.kernels.distributions import (
     unit,
     unsupported,
 )
+from torchgrad_jax.runtime.native import handlers
 
 # ---- Bernoulli ------------------------------------------------------------------------------------------------------
 
@@ -123,7 +124,10 @@ def multinomial(g: Draws, probs: np.ndarray, num_samples: int, replacement: bool
         key = (probs / q).astype(probs.dtype).reshape(rows.shape)
     if num_samples == 1:
         return key.argmax(-1).reshape(out_shape)
-    return np.argsort(-key.astype(rows.dtype), axis=-1, kind="stable")[:, :num_samples].reshape(out_shape)
+    key = np.ascontiguousarray(key, rows.dtype)
+    found = handlers.ordered(key, num_samples, True, False)
+    places = np.argsort(-key, axis=-1, kind="stable")[:, :num_samples] if found is None else found[1]
+    return places.reshape(out_shape)
 
 
 def _multinomial_inverse(g: Draws, rows: np.ndarray, num_samples: int) -> np.ndarray:

@@ -4,13 +4,14 @@ from libc.stdint cimport int64_t, uint64_t
 from torchgrad_jax.runtime.native cimport arrays, sharing
 
 # What the function does is in `ordering.py`. An element becomes an integer that is ordered as it is; what is asked for are those with the least ones.
-# Few are kept in their order while the others pass by; else all are merged, runs of twice the length at a time.
+# Few are kept in their order while the others pass by; else some are merged, runs of twice the length at a time, and many are put into buckets, by
+# one byte of their integers after the other.
 cdef extern from *:
     """
     #include <stdint.h>
     #include <stdlib.h>
     #include <string.h>
-    enum { TJ_FEW_PLACES = 64, TJ_SHORT = 16, TJ_MOST_MERGED = 4096, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16, TJ_SOUGHT = 1 << 11 };
+    enum { TJ_FEW_PLACES = 64, TJ_SHORT = 16, TJ_MOST_MERGED = 96, TJ_ORDERED = 1 << 14, TJ_ORDERED_ALONE = 1 << 16, TJ_SOUGHT = 1 << 11 };
     /* Keys: integers that are ordered as the elements are, NaN being the largest, and both zeros one. */
     #define TJ_KEY_OF_INTEGER(x, bits, most) (bits)
     #define TJ_KEY_OF_FLOAT(x, bits, most) ((x) != (x) ? INT64_MAX : (x) == 0 ? 0 : (bits) < 0 ? (bits) ^ (most) : (bits))
@@ -93,12 +94,65 @@ cdef extern from *:
         }
         if (from != places) { memcpy(places, from, n * sizeof *places); }
     }
+    /* Of 32 bits a key and its place are one integer, of 64 bits two. (A NaN's key is larger than an integer of 32 bits.) */
+    typedef struct { uint64_t key; int64_t place; } tj_placed;
+    #define TJ_SHORTER(key) ((uint32_t)((key) > INT32_MAX ? INT32_MAX : (key)))
+    #define TJ_BUCKETS(name, type, digit, first, count)                                                                       \
+    static type* tj_buckets_##name(type* from, type* to, int64_t n) {                                                         \
+        int64_t counts[count][256], i;                                                                                        \
+        int b;                                                                                                                \
+        memset(counts, 0, sizeof counts);                                                                                     \
+        for (i = 0; i < n; i++) {                                                                                             \
+            uint64_t key = digit(from[i]) >> first;                                                                           \
+            for (b = 0; b < count; b++) { counts[b][key >> 8 * b & 255]++; }                                                  \
+        }                                                                                                                     \
+        for (b = 0; b < count; b++) {                                                                                         \
+            int64_t *at = counts[b], sum = 0;                                                                                 \
+            type* swapped = from;                                                                                             \
+            int j, shift = first + 8 * b;                                                                                     \
+            if (at[digit(from[0]) >> shift & 255] == n) { continue; } /* all have it */                                       \
+            for (j = 0; j < 256; j++) { int64_t here = at[j]; at[j] = sum, sum += here; }                                    \
+            for (i = 0; i < n; i++) { type x = from[i]; to[at[digit(x) >> shift & 255]++] = x; }                              \
+            from = to, to = swapped;                                                                                          \
+        }                                                                                                                     \
+        return from;                                                                                                          \
+    }
+    #define TJ_ITSELF(x) (x)
+    #define TJ_KEY(x) ((x).key)
+    TJ_BUCKETS(single, uint64_t, TJ_ITSELF, 32, 4)
+    TJ_BUCKETS(double, tj_placed, TJ_KEY, 0, 8)
+    #define TJ_PLACES_OF(letter, type)                                                                                        \
+    static void tj_many_##letter(const void* row, int64_t n, int64_t k, int64_t turned, void* room, int64_t* places) {        \
+        const type* x = (const type*)row;                                                                                     \
+        int64_t i;                                                                                                            \
+        if (sizeof(type) == 4) {                                                                                              \
+            uint64_t *made = (uint64_t*)room, *sorted;                                                                        \
+            uint32_t turned32 = (uint32_t)turned;                                                                             \
+            for (i = 0; i < n; i++) {                                                                                         \
+                int64_t key = tj_key_##letter(x + i);                                                                         \
+                made[i] = (uint64_t)(TJ_SHORTER(key) ^ turned32 ^ 0x80000000u) << 32 | (uint64_t)i;                           \
+            }                                                                                                                 \
+            sorted = tj_buckets_single(made, made + n, n);                                                                    \
+            for (i = 0; i < k; i++) { places[i] = (int64_t)(sorted[i] & 0xFFFFFFFFu); }                                       \
+        } else {                                                                                                              \
+            tj_placed *made = (tj_placed*)room, *sorted;                                                                      \
+            for (i = 0; i < n; i++) {                                                                                         \
+                made[i].key = (uint64_t)(tj_key_##letter(x + i) ^ turned) ^ 0x8000000000000000u, made[i].place = i;           \
+            }                                                                                                                 \
+            sorted = tj_buckets_double(made, made + n, n);                                                                    \
+            for (i = 0; i < k; i++) { places[i] = sorted[i].place; }                                                          \
+        }                                                                                                                     \
+    }
+    TJ_PLACES_OF(f, float)
+    TJ_PLACES_OF(d, double)
+    TJ_PLACES_OF(i, int32_t)
+    TJ_PLACES_OF(l, int64_t)
     typedef struct { const char* x; char* values; int64_t* places; int64_t rows, n, k, turned, together; int size, failed; char kind; } tj_ordering;
     static void tj_order_piece(const void* work, int64_t piece, tj_hand* hand) {
         tj_ordering* o = (tj_ordering*)work;
         int64_t row = piece * o->together, end = row + o->together < o->rows ? row + o->together : o->rows, j, n = o->n, k = o->k;
-        int few = k <= TJ_FEW_PLACES && k < n;
-        int64_t* room = few ? 0 : (int64_t*)malloc((size_t)(3 * n) * sizeof *room);
+        int few = (k <= TJ_FEW_PLACES && k < n) || n <= TJ_SHORT;
+        int64_t* room = few ? 0 : (int64_t*)malloc((size_t)(4 * n) * sizeof *room);
         (void)hand;
         if (!few && !room) {
             o->failed = 1;
@@ -112,6 +166,7 @@ cdef extern from *:
                 TJ_OF_KIND(o->kind, tj_short_)(x, n, o->turned, keys, all);
                 memcpy(places, all, k * sizeof *places);
             } else if (few) { TJ_OF_KIND(o->kind, tj_few_)(x, n, k, o->turned, places); }
+            else if (n > TJ_MOST_MERGED) { TJ_OF_KIND(o->kind, tj_many_)(x, n, k, o->turned, room, places); }
             else {
                 TJ_OF_KIND(o->kind, tj_keys_)(x, n, o->turned, room);
                 tj_merge_all(room, n, room + n, room + 2 * n);
@@ -153,7 +208,6 @@ cdef extern from *:
         }
     }
     """
-    enum: TJ_FEW_PLACES, TJ_MOST_MERGED
     void tj_search(
         const char* x, char kind, int size, int64_t rows, int64_t n, const char* sought, int64_t count, int right, int64_t* places
     ) noexcept
@@ -177,7 +231,7 @@ cdef inline bint order(object x, object places, object values, bint largest) exc
         arrays.view(places, &made, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
         try:
             k = made.len // 8 // rows
-            if made.len != 8 * k * rows or not 0 < k <= n or (n > TJ_MOST_MERGED and k > TJ_FEW_PLACES):
+            if made.len != 8 * k * rows or not 0 < k <= n or n >= 1 << 32:
                 return False
             if values is None:
                 return tj_order(<char*>given.buf, kind, <int>given.itemsize, rows, n, k, largest, <int64_t*>made.buf, NULL)
