@@ -108,7 +108,9 @@ def test_gamma_samples_move_as_their_quantiles_do(dtype):
     x = rng.gamma(a)
     a, x = a[x > 1e-12], x[x > 1e-12]
     u = scipys.gammainc(a, x)
-    assert_moved(lambda a: scipys.gammaincinv(a, u), a, x, u, dtype, lambda: tj._standard_gamma_grad(*map(tj.from_numpy, (a.astype(dtype), x.astype(dtype)))))
+    assert_moved(
+        lambda a: scipys.gammaincinv(a, u), a, x, u, dtype, lambda: tj._standard_gamma_grad(*map(tj.from_numpy, (a.astype(dtype), x.astype(dtype))))
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -109,7 +109,8 @@ def _largest(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
         order = lax.slice_in_dim(sorted_order(x, dim, largest), 0, k, axis=dim)
     else:
         moved = jnp.moveaxis(x, dim, -1)
-        key = moved if largest else where(jnp.isnan(moved), -jnp.inf, -moved).astype(x.dtype)
+        # XLA takes a NaN with a sign, as 0 / 0 gives, for less than all numbers.
+        key = where(jnp.isnan(moved), jnp.nan if largest else -jnp.inf, moved if largest else -moved).astype(x.dtype)
         order = jnp.moveaxis(lax.top_k(key, k)[1].astype(np.int64), -1, dim)
     return take_along(x, order, dim), order
 
