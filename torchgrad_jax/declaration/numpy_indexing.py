@@ -32,10 +32,6 @@ RIGHT.flags.writeable = False
 _FEW = 1 << 10
 # What C's function orders: float32, float64, int32, int64.
 _ORDERED = "fdil"
-# What an element takes, in nanoseconds.
-_SORTED = 8.0
-# So few of however many it finds in one pass (`native/ordering.pxd`).
-_FEW_OF_MANY = 64
 # Beside those of the loops a way to put several elements to one place.
 PRODUCT = LEAST + 1
 _FOLDS = {MOST: np.maximum, LEAST: np.minimum, PRODUCT: np.multiply}
@@ -488,17 +484,26 @@ def _topk(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Arra
 
 
 def _topk_result(x: Array, k: int, dim: int, largest: bool, sorted: bool) -> Any:
-    few_of_many = blocks.by_numbers and k <= _FEW_OF_MANY and x.size and x.dtype.char in _ORDERED and dim in (-1, x.ndim - 1)
-    if not (few_of_many or are_few(x, dim)) or not x.ndim or not 0 < k <= x.shape[dim]:
+    if not _is_ordered(x, dim) or not x.ndim or not 0 < k <= x.shape[dim]:
         return None
     dim %= x.ndim
     return _pair(x, (*x.shape[:dim], k, *x.shape[dim + 1 :]))
 
 
-sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_ordered(x, dim) else None, True, each=_SORTED)
-topk = Forms(_topk, _topk_result, True, each=1.0)
+def _ordering(each: float, single: float, double: float) -> dict[str, Any]:
+    """What ordering takes, for each element, in nanoseconds, and by XLA, of up to 32 bits and of 64."""
+
+    def by_xla(x: Array, *_: Any, **__: Any) -> float:
+        return x.size * (single if x.dtype.itemsize <= 4 else double)
+
+    return {"takes": by_xla, "fused": lambda x, *_, **__: x.size * each - by_xla(x)}
+
+
+_SORTING, _SELECTING = _ordering(8.0, 75.0, 350.0), _ordering(1.0, 5.0, 300.0)
+sort = Forms(_sorted, lambda x, dim, descending: _pair(x, x.shape) if _is_ordered(x, dim) else None, True, **_SORTING)
+topk = Forms(_topk, _topk_result, True, **_SELECTING)
 argsort = Forms(lambda x, dim, descending, stable: order_of(x, dim, descending),
-                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_ordered(x, dim) else None, True, each=_SORTED)  # fmt: skip
+                lambda x, dim, **_: stand_in(x.shape, np.dtype(np.int64)) if _is_ordered(x, dim) else None, True, **_SORTING)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- search

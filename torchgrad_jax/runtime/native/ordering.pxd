@@ -116,6 +116,19 @@ cdef extern from *:
             from = to, to = swapped;                                                                                          \
         }                                                                                                                     \
         return from;                                                                                                          \
+    }                                                                                                                         \
+    /* Keep of n those among which the k least are, told by 12 bits: how many. */                                             \
+    static int64_t tj_least_##name(type* x, int64_t n, int64_t k) {                                                           \
+        int64_t counts[4096], kept = 0, i;                                                                                    \
+        uint64_t last = 0;                                                                                                    \
+        memset(counts, 0, sizeof counts);                                                                                     \
+        for (i = 0; i < n; i++) { counts[digit(x[i]) >> 52]++; }                                                              \
+        while ((k -= counts[last]) > 0) { last++; }                                                                           \
+        for (i = 0; i < n; i++) {                                                                                             \
+            x[kept] = x[i];                                                                                                   \
+            kept += digit(x[i]) >> 52 <= last;                                                                                \
+        }                                                                                                                     \
+        return kept;                                                                                                          \
     }
     #define TJ_ITSELF(x) (x)
     #define TJ_KEY(x) ((x).key)
@@ -132,14 +145,14 @@ cdef extern from *:
                 int64_t key = tj_key_##letter(x + i);                                                                         \
                 made[i] = (uint64_t)(TJ_SHORTER(key) ^ turned32 ^ 0x80000000u) << 32 | (uint64_t)i;                           \
             }                                                                                                                 \
-            sorted = tj_buckets_single(made, made + n, n);                                                                    \
+            sorted = tj_buckets_single(made, made + n, 4 * k < n ? tj_least_single(made, n, k) : n);                          \
             for (i = 0; i < k; i++) { places[i] = (int64_t)(sorted[i] & 0xFFFFFFFFu); }                                       \
         } else {                                                                                                              \
             tj_placed *made = (tj_placed*)room, *sorted;                                                                      \
             for (i = 0; i < n; i++) {                                                                                         \
                 made[i].key = (uint64_t)(tj_key_##letter(x + i) ^ turned) ^ 0x8000000000000000u, made[i].place = i;           \
             }                                                                                                                 \
-            sorted = tj_buckets_double(made, made + n, n);                                                                    \
+            sorted = tj_buckets_double(made, made + n, 4 * k < n ? tj_least_double(made, n, k) : n);                          \
             for (i = 0; i < k; i++) { places[i] = sorted[i].place; }                                                          \
         }                                                                                                                     \
     }
