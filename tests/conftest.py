@@ -53,7 +53,8 @@ def jax_in_64_bits():
 def programs_fail_only_where_that_is_tested(request):
     """A program that fails is computed operation by operation, so that a mistake of ours in running it would show in nothing but the time."""
     before = counters.failed
-    program._forms.in_vain, program._forms.met = 0, program.FIRST  # what other tests have run does not decide what is searched for loops
+    # What other tests have run does not decide what is searched for loops, nor what is kept of a program.
+    program._forms.in_vain, program._forms.new_in_a_row, program._forms.met = 0, 0, program.FIRST
     yield
     if request.node.get_closest_marker("failing_programs") is None:
         assert counters.failed <= before, "a program failed and was computed operation by operation"
