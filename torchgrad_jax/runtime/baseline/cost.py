@@ -31,8 +31,20 @@ HELPED_FROM, HELPED = 1 << 21, 0.5
 # A product of more nanoseconds than this is shared by threads in XLA, where it is XLA's.
 SHARED = 10_000.0
 # An element of a chain of `blocks`: for each cheap operation, for each function, and for each byte of its operands and results where these are more
-# than the caches near a processor hold. And which share of the first XLA takes for the same, whose numbers stay in registers.
-LANE, FUNCTION, BYTE, CACHED, IN_REGISTERS = 0.05, 0.3, 0.03, 1 << 20, 0.3
+# than the caches near a processor hold.
+LANE, FUNCTION, BYTE, CACHED = 0.05, 0.3, 0.03, 1 << 20
+# What XLA takes for the same. Its numbers stay in registers: this share of cheap operations, where there are so many elements that threads share
+# them, and as long where there are less. A byte takes it longer. A function, which no threads share, takes an element of float32 this long; others,
+# by name, this long; and one of float64 that many times as long. (Measured on an EPYC with AVX-512, of 3,000 to 3,000,000 elements.)
+IN_REGISTERS, BYTE_BY_XLA, FUNCTION_BY_XLA = 0.55, 0.04, 1.0
+FUNCTIONS_BY_XLA = {
+    "tan": 7.0, "asin": 9.0, "acos": 10.0, "atan": 6.0, "atan2": 10.0, "pow": 5.0, "rem": 8.0, "remainder": 8.0, "log1p": 2.0, "expm1": 2.0,
+    "sinh": 2.0, "asinh": 2.0, "acosh": 2.0, "atanh": 2.0,
+}  # fmt: skip
+DOUBLE_BY_XLA = 1.5
+# The share of the interpreter's time that XLA takes for the same primitives, but for what is not element-wise, and for what `blocks` has functions
+# for.
+FUSED = 0.4
 # How many times as long as the interpreter XLA takes for what is not element-wise: as long for what is moved and reduced (measured: one to five times
 # for rows that are taken by index or added up, four for sorting), but for what it calls a library of its own for.
 BY_XLA_RELATIVE = {"sort": 3.0, "top_k": 0.3, "fft": 0.5}
@@ -138,27 +150,42 @@ class ChainWork(NamedTuple):
 
 
 class ChainCosts(NamedTuple):
-    """What chains take: by estimate of their operations one by one, as chains, and when they are compiled. In nanoseconds, as all here."""
+    """What chains take: by estimate of their operations one by one, as chains, and when they are compiled; and what by XLA, one by one (see
+    `unfused`). In nanoseconds, as all here."""
 
     apart: float
     chained: float
     compiled: float
+    unfused: float
 
 
 def of_chains(chains: Sequence[ChainWork]) -> ChainCosts:
     """The costs of a program's chains. XLA fuses those that read the same: it reads each array once."""
-    apart = chained = compiled = 0.0
+    apart = chained = compiled = by_themselves = 0.0
     known: set[int] = set()
     for chain in chains:
         times = chain.size * chain.itemsize / 4
         each = times * (HELPED if chain.shared else 1.0)
         lanes, functions = each * LANE * chain.cheap, each * FUNCTION * chain.functions
-        memory = 4 * times * BYTE if 4 * times * len(chain.slots) > CACHED else 0.0
+        size = 4 * times if 4 * times * len(chain.slots) > CACHED else 0.0
+        by_xla = times * FUNCTION_BY_XLA * chain.functions
         apart += times * (CHEAP * chain.cheap + BY_BLOCKS * chain.functions)
-        chained += max(lanes + functions, memory * len(chain.slots))
-        compiled += max(IN_REGISTERS * lanes + functions, memory * len(set(chain.slots) - known))
+        by_themselves += times * CHEAP * chain.cheap + by_xla
+        chained += max(lanes + functions, size * BYTE * len(chain.slots))
+        compiled += max((IN_REGISTERS if chain.shared else 1.0) * lanes + by_xla, size * BYTE_BY_XLA * len(set(chain.slots) - known))
         known.update(chain.slots)
-    return ChainCosts(apart, chained, compiled)
+    return ChainCosts(apart, chained, compiled, by_themselves if blocks.by_numbers else FUSED * apart)
+
+
+def unfused(eqn: Any, name: str, cost: float) -> float:
+    """What XLA takes for an element-wise primitive, which takes the interpreter `cost`, beyond its usual share of that: real numbers go through
+    functions of C's here, which take no longer than XLA's."""
+    dtype = eqn.invars[-1].aval.dtype if eqn.invars else None
+    if not blocks.by_numbers or dtype is None or dtype.char not in "fd":
+        return 0.0
+    each = FUNCTIONS_BY_XLA.get(name.rpartition(".")[2], FUNCTION_BY_XLA if cost > 2 * CHEAP * weight(dtype) * eqn.outvars[0].aval.size else 0.0)
+    by_xla = each * (DOUBLE_BY_XLA if dtype.itemsize > 4 else 1.0) * eqn.outvars[0].aval.size
+    return max(by_xla, cost) - FUSED * cost
 
 
 def lapack(eqn: Any, element: float, matrix: float = MATRIX) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from torchgrad_jax.runtime.baseline.cost import CHEAP, STEP
+from torchgrad_jax.runtime.baseline import blocks
+from torchgrad_jax.runtime.baseline.cost import CHEAP, FUSED, STEP
 
 
 class Forms(NamedTuple):
@@ -50,7 +51,7 @@ class NumPyForm:
 
     left: of how many more programs it is part before its plan is. quick: once it was called twice, its `steps` where each is of operands alone.
     moved: how many bytes it copies. elements: how many its first operand has, or its results. products, fused, planned: see Forms. multiplies,
-    alike: see Plan.
+    alike, unfused: see Plan.
     """
 
     multiplies = False
@@ -66,6 +67,11 @@ class NumPyForm:
         self._given: tuple[Any, ...] | None = None
         self.alike = forms.each * elements + products
         self.cost = STEP + CHEAP * moved / 4 + self.alike + fused
+
+    @property
+    def unfused(self) -> float:
+        """XLA takes no less for what one form does, unless it fuses that with others."""
+        return (1 - FUSED) * (self.cost - self.alike - STEP) if blocks.by_numbers else 0.0
 
     def step_by(self, steps: Callable[..., Any], given: Sequence[Any]) -> None:
         """What gives its `steps`, which most never ask for, of arrays like its operands."""

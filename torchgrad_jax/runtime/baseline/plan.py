@@ -13,7 +13,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.broadcasting import broadcaster, expansion_index, is_prefixed
 from torchgrad_jax.runtime.baseline.carrying import Loop, Prepared
-from torchgrad_jax.runtime.baseline.cost import BY_XLA, BY_XLA_RELATIVE, IMPORT, SHARED, STEP, VIEW, importing, is_by_tiles
+from torchgrad_jax.runtime.baseline.cost import BY_XLA, BY_XLA_RELATIVE, IMPORT, SHARED, STEP, VIEW, importing, is_by_tiles, unfused
 from torchgrad_jax.runtime.baseline.indexing import is_one_window
 from torchgrad_jax.runtime.baseline.inlining import called, compiling_weight, is_native, name_of, opened
 from torchgrad_jax.runtime.baseline.places import assigned, into
@@ -43,7 +43,7 @@ _ALL = -1
 class Plan(Prepared):
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
-    cost: estimated nanoseconds of a call; alike: those that XLA takes, too. size: how many functions it calls. compiling: what compiling it
+    cost: estimated nanoseconds of a call; alike: those that XLA takes, too; unfused: see `cost.unfused`. size: how many functions it calls. compiling: what compiling it
     costs, in fused primitives. multiplies: whether NumPy's BLAS or LAPACK may be called.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
@@ -53,14 +53,14 @@ class Plan(Prepared):
     """
 
     __slots__ = (
-        "cost", "alike", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
+        "cost", "alike", "unfused", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
         "_broadcasting", "_parts",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         build = _Build(closed)
         self.cost, self.size = sum([s.cost for s in build.steps]), len(build.steps)
-        self.alike = build.alike
+        self.alike, self.unfused = build.alike, build.unfused
         self.compiling, self.multiplies = compiling_weight(closed.jaxpr), build.multiplies
         scalars = all([c.ndim == 0 for c in build.constants.values()]) and build.sized.isdisjoint({*build.constants, _ALL})
         self.shape_free = scalars and all([s.elementwise for s in build.steps])
@@ -93,6 +93,7 @@ class Plan(Prepared):
         steps = STEP * self.size
         once = (self.cost - steps) // IMPORT * IMPORT
         found.cost = steps + (importing() if once else 0.0) + (self.cost - steps - once) * count / max(own, 1)
+        found.unfused = self.unfused * count / max(own, 1)
         return found
 
     def as_steps(self, given: Sequence[Any], before: int = 0) -> list[Any] | None:
@@ -118,7 +119,8 @@ class Plan(Prepared):
     def __copy__(self) -> Plan:
         found: Plan = Plan.__new__(Plan)
         found._calls, found._template, found._outputs, found._inputs = self._calls, self._template, self._outputs, self._inputs
-        found.cost, found.alike, found.size, found.compiling, found.multiplies = self.cost, self.alike, self.size, self.compiling, self.multiplies
+        found.cost, found.alike, found.unfused, found.multiplies = self.cost, self.alike, self.unfused, self.multiplies
+        found.size, found.compiling = self.size, self.compiling
         found.shape_free, found.any_sizes, found.everywhere, found._parts = self.shape_free, self.any_sizes, self.everywhere, self._parts
         found.steps, found.inputs, found.constants, found.outputs = self.steps, self.inputs, self.constants, self.outputs
         found._broadcasting = self._broadcasting
@@ -180,7 +182,7 @@ class _Build:
         self.sized: set[int] = set()  # constants that tell of a shape, such as a sum of ones
         self.whole: dict[tuple[int, Shape], int] = {}
         self.placed = False  # whether dimensions were put to places of their own
-        self.multiplies, self.alike = False, 0.0
+        self.multiplies, self.alike, self.unfused = False, 0.0, 0.0
         jaxpr = closed.jaxpr
         if jaxpr.effects:
             raise Unknown("effects")
@@ -271,6 +273,7 @@ class _Build:
         if elementwise:
             shapes = [_broadcast_shape([self.shapes[i] for i in operands])] * len(eqn.outvars)
             cost *= math.prod(shapes[0]) / max(1, eqn.outvars[0].aval.size)
+            self.unfused += unfused(eqn, name, cost)
         else:
             shapes = [v.aval.shape for v in eqn.outvars]
             operands = [self.expanded(i, v.aval.shape, v.aval.dtype) for i, v in zip(operands, eqn.invars, strict=True)]

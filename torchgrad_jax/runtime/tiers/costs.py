@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchgrad_jax.runtime import modes
-from torchgrad_jax.runtime.baseline.cost import STEP, ChainCosts
+from torchgrad_jax.runtime.baseline.cost import FUSED, STEP, ChainCosts
 from torchgrad_jax.runtime.device import CPU, device
 from torchgrad_jax.runtime.recording.fields import CallFields
 
@@ -27,7 +27,6 @@ LEAST_SAVED = 0.1
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
 AT_ONCE, WAKING = 8, 50_000.0
 KERNEL = 500.0  # what XLA takes for each kernel in a loop, beside what it computes
-FUSED = 0.4  # the share of the interpreter's time that XLA takes for the same primitives
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
@@ -68,11 +67,11 @@ class Estimate:
     plans, and calling what is compiled would even then cost no less than interpreting. refined: whether it is told of what the plans have become.
     """
 
-    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one", "refined", "_steps", "_fused")
+    __slots__ = ("plans", "planned", "whole", "small", "interpreting", "calling", "compiling", "one", "refined", "_steps", "_fusible")
 
     def __init__(self, calls: list[Any], outputs: int, where: device) -> None:
         price = prices(where)
-        self.one, self._fused, self.refined = price.compiling, price.fused, False
+        self.one, self._fusible, self.refined = price.compiling, 0.0, False
         self.compiling, self.interpreting = price.compiling, 0.0 if where is CPU else _reading(calls)
         running = self._add(calls, price, where is CPU)
         self.calling = price.calling + OUTPUT * outputs + running + (WAKING if where is CPU and _beginnings(calls) > AT_ONCE else 0.0)
@@ -86,13 +85,13 @@ class Estimate:
             return
         self.refined = True
         self.interpreting += chains.chained - chains.apart + STEP * calls - self._steps
-        self.calling += chains.compiled - self._fused * chains.apart - SETTLED
+        self.calling += chains.compiled - min(chains.unfused, self._fusible) - SETTLED
         self.small = (1 - LEAST_SAVED) * self.interpreting <= self.calling
 
     def saved_by_loops(self, calls: int, chains: ChainCosts) -> float:
         """What a call of the program with loops, compiled, saves of a run of it by the interpreter, of so many calls, with these chains."""
         interpreting = self.interpreting + chains.chained - chains.apart + STEP * calls - self._steps
-        calling = self.calling + chains.compiled - self._fused * chains.apart + KERNEL * calls
+        calling = self.calling + chains.compiled - min(chains.unfused, self._fusible) + KERNEL * calls
         return interpreting - calling if (1 - LEAST_SAVED) * interpreting > calling else 0.0
 
     def _add(self, calls: list[Any], price: Prices, on_host: bool) -> float:
@@ -101,7 +100,7 @@ class Estimate:
         met: set[Any] = set()
         follows = False  # upon an operation that is fused
         interprets, by_xla = modes.interprets(), not modes.without_xla
-        primitives, known, interpreting, running = 0.0, 0.0, 0.0, 0.0
+        primitives, known, interpreting, running, fusible = 0.0, 0.0, 0.0, 0.0, 0.0
         most, of_alike, of_fused = price.most, price.alike, price.fused
         for c in calls:
             call: CallFields = c
@@ -121,11 +120,13 @@ class Estimate:
             known += share * plan.compiling
             interpreting += OPERATION + cost
             # Products, factorizations, running sums and the like are not the faster for being compiled.
-            running += of_alike * alike + of_fused * max(cost - alike, 0.0)
+            running += of_alike * alike
+            fusible += of_fused * max(cost - alike, 0.0) + (plan.unfused if on_host else 0.0)
         self.plans = plans
         self.interpreting += interpreting
+        self._fusible = fusible
         self.compiling += price.primitive * (primitives + (FIRST * min(known, MANY) if on_host else 0.0))
-        return running
+        return running + fusible
 
 
 def _beginnings(calls: list[Any]) -> int:
