@@ -511,3 +511,29 @@ def test_what_differs_between_two_programs():
     assert notices.changed(first, calls(lambda: (a * 2).sin())) == "operation 1 was exp and is now sin"
     assert notices.changed(first, calls(lambda: (b * 2).exp())) == ("the operand self of mul (operation 0) was float32[2] and is now float32[3]")
     assert "it was 2 recorded operations and is now 3" in notices.changed(first, calls(lambda: (a * 2).exp().neg()))
+
+
+@pytest.mark.skipif(not blocks.by_numbers, reason="C's functions of real numbers are in compiled modules")
+@pytest.mark.parametrize(
+    "call", [lambda x: x.tan(), lambda x: tj.atan2(x, x + 1), lambda x: (x.exp() * x).sum(), lambda x: x.sort().values, lambda x: x.roll(3)]
+)
+def test_what_xla_would_take_longer_for_is_never_compiled(interpreted, call):
+    x = tj.from_numpy(np.random.default_rng(0).random(50_000)).requires_grad_()
+    compiled = counters.compiled
+    for _ in range(300):
+        call(x.detach()).tolist()
+    call(x).sum().backward()
+    assert counters.compiled == compiled
+
+
+def test_what_numpy_takes_long_for_is_compiled_in_the_end(interpreted):
+    z = tj.ones(300, 300, dtype=tj.complex64)
+    for _ in range(300):
+        with tj.explain() as report:
+            w = z
+            for _ in range(8):
+                w = w * w * 0.5 + 0.25
+            w.abs().sum().item()
+        if [p.tier for p in report.programs] == ["compiled"]:
+            return
+    pytest.fail("it is interpreted for ever")

@@ -540,4 +540,9 @@ def _searched_result(sequence: Array, values: Array, sorter: Array | None, out_i
     return stand_in(values.shape, np.dtype(np.int32 if out_int32 else np.int64)) if plain else None
 
 
-searchsorted = Forms(_searched, _searched_result, True)
+def _searching(sequence: Array, values: Array, *_: Any, **__: Any) -> float:
+    """What searching takes by XLA, in nanoseconds."""
+    return 20.0 * values.size
+
+
+searchsorted = Forms(_searched, _searched_result, True, takes=_searching, fused=lambda *given, **statics: -0.75 * _searching(*given, **statics))

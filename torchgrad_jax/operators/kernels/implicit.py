@@ -12,7 +12,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
-from torchgrad_jax.declaration.converting import where
+from torchgrad_jax.declaration.converting import where, zeros_like
 from torchgrad_jax.operators.kernels.loops import while_loop
 from torchgrad_jax.operators.kernels.whole import by_c
 
@@ -110,4 +110,4 @@ def _beta_sample(sample: Any, concentration: Any, total: Any) -> Any:
     drift = jnp.log(x) + jax.scipy.special.digamma(sum_) - jax.scipy.special.digamma(a)
     below = -(x / a) * (fraction * (drift - 1 / a) + by_first)
     above = (x / b) * (fraction * drift + by_second)
-    return where(lower, below, above).astype(sample.dtype)
+    return where(x == 0, zeros_like(x), where(lower, below, above)).astype(sample.dtype)

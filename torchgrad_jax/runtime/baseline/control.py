@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from torchgrad_jax.runtime.baseline.cost import CHEAP
+from torchgrad_jax.runtime.baseline.inlining import opened
 from torchgrad_jax.runtime.baseline.merging import Merged, Part
 from torchgrad_jax.runtime.baseline.plan import Plan
 from torchgrad_jax.runtime.baseline.rules import Constant, Costed, Unknown, rule
@@ -62,7 +63,7 @@ def _while(eqn: Any) -> Any:
             state = [np.where(going.reshape(going.shape + (1,) * (new.ndim - going.ndim)), new, old) for new, old in zip(turned, state, strict=True)]
         return state
 
-    return Costed(run_apart if p["cond_jaxpr"].out_avals[0].shape else run, _TURNS * (_TURN + goes_on.cost + plan.cost))
+    return Costed(run_apart if opened(p["cond_jaxpr"])[0].outvars[0].aval.shape else run, _TURNS * (_TURN + goes_on.cost + plan.cost))
 
 
 _FOLDS = {"add": np.add, "mul": np.multiply}

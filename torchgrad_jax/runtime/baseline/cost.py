@@ -34,9 +34,9 @@ SHARED = 10_000.0
 # than the caches near a processor hold.
 LANE, FUNCTION, BYTE, CACHED = 0.05, 0.3, 0.03, 1 << 20
 # What XLA takes for the same. Its numbers stay in registers: this share of cheap operations, where there are so many elements that threads share
-# them, and as long where there are less. A byte takes it longer. A function, which no threads share, takes an element of float32 this long; others,
-# by name, this long; and one of float64 that many times as long. (Measured on an EPYC with AVX-512, of 3,000 to 3,000,000 elements.)
-IN_REGISTERS, BYTE_BY_XLA, FUNCTION_BY_XLA = 0.55, 0.04, 1.0
+# them, and as long where there are less. A function, which no threads share, takes an element of float32 this long; others, by name, this long; and
+# one of float64 that many times as long. (Measured on an EPYC with AVX-512, of 3,000 to 3,000,000 elements.)
+IN_REGISTERS, FUNCTION_BY_XLA = 0.55, 1.0
 FUNCTIONS_BY_XLA = {
     "tan": 7.0, "asin": 9.0, "acos": 10.0, "atan": 6.0, "atan2": 10.0, "pow": 5.0, "rem": 8.0, "remainder": 8.0, "log1p": 2.0, "expm1": 2.0,
     "sinh": 2.0, "asinh": 2.0, "acosh": 2.0, "atanh": 2.0,
@@ -167,12 +167,12 @@ def of_chains(chains: Sequence[ChainWork]) -> ChainCosts:
         times = chain.size * chain.itemsize / 4
         each = times * (HELPED if chain.shared else 1.0)
         lanes, functions = each * LANE * chain.cheap, each * FUNCTION * chain.functions
-        size = 4 * times if 4 * times * len(chain.slots) > CACHED else 0.0
+        memory = 4 * times * BYTE if 4 * times * len(chain.slots) > CACHED else 0.0
         by_xla = times * FUNCTION_BY_XLA * chain.functions
         apart += times * (CHEAP * chain.cheap + BY_BLOCKS * chain.functions)
         by_themselves += times * CHEAP * chain.cheap + by_xla
-        chained += max(lanes + functions, size * BYTE * len(chain.slots))
-        compiled += max((IN_REGISTERS if chain.shared else 1.0) * lanes + by_xla, size * BYTE_BY_XLA * len(set(chain.slots) - known))
+        chained += max(lanes + functions, memory * len(chain.slots))
+        compiled += max((IN_REGISTERS if chain.shared else 1.0) * lanes + by_xla, memory * len(set(chain.slots) - known))
         known.update(chain.slots)
     return ChainCosts(apart, chained, compiled, by_themselves if blocks.by_numbers else FUSED * apart)
 
@@ -180,8 +180,10 @@ def of_chains(chains: Sequence[ChainWork]) -> ChainCosts:
 def unfused(eqn: Any, name: str, cost: float) -> float:
     """What XLA takes for an element-wise primitive, which takes the interpreter `cost`, beyond its usual share of that: real numbers go through
     functions of C's here, which take no longer than XLA's."""
-    dtype = eqn.invars[-1].aval.dtype if eqn.invars else None
-    if not blocks.by_numbers or dtype is None or dtype.char not in "fd":
+    dtype = eqn.outvars[0].aval.dtype
+    if eqn.invars and dtype.char not in "fd":
+        dtype = eqn.invars[-1].aval.dtype  # of comparisons
+    if not blocks.by_numbers or dtype.char not in "fd":
         return 0.0
     each = FUNCTIONS_BY_XLA.get(name.rpartition(".")[2], FUNCTION_BY_XLA if cost > 2 * CHEAP * weight(dtype) * eqn.outvars[0].aval.size else 0.0)
     by_xla = each * (DOUBLE_BY_XLA if dtype.itemsize > 4 else 1.0) * eqn.outvars[0].aval.size

@@ -70,8 +70,9 @@ class NumPyForm:
 
     @property
     def unfused(self) -> float:
-        """XLA takes no less for what one form does, unless it fuses that with others."""
-        return (1 - FUSED) * (self.cost - self.alike - STEP) if blocks.by_numbers else 0.0
+        """XLA takes no less for the steps of a form, which become chains, where it does not fuse them with others."""
+        stepwise = blocks.by_numbers and (self._given is not None or self._steps is not None)
+        return (1 - FUSED) * (self.cost - self.alike - STEP) if stepwise else 0.0
 
     def step_by(self, steps: Callable[..., Any], given: Sequence[Any]) -> None:
         """What gives its `steps`, which most never ask for, of arrays like its operands."""

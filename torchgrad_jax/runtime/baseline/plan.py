@@ -43,8 +43,8 @@ _ALL = -1
 class Plan(Prepared):
     """A jaxpr ready for NumPy. Called with arrays like its inputs (which it never writes to), it returns the list of the results.
 
-    cost: estimated nanoseconds of a call; alike: those that XLA takes, too; unfused: see `cost.unfused`. size: how many functions it calls. compiling: what compiling it
-    costs, in fused primitives. multiplies: whether NumPy's BLAS or LAPACK may be called.
+    cost: estimated nanoseconds of a call; alike: those that XLA takes, too; unfused: see `cost.unfused`. size: how many functions it calls.
+    compiling: what compiling it costs, in fused primitives. multiplies: whether NumPy's BLAS or LAPACK may be called.
     shape_free: every step is element-wise; any_sizes: or else, such as a reduction, one that asks for no size. Such a plan serves arrays of
     other shapes as well, if their ranks are the same and a dimension is of size 0 or 1 where it was. (A number that came from a shape is not
     seen here: see `same_plan`.) everywhere: made for vectors, it gives vectors, each element of the elements at that place: so it serves
@@ -53,8 +53,8 @@ class Plan(Prepared):
     """
 
     __slots__ = (
-        "cost", "alike", "unfused", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants", "outputs",
-        "_broadcasting", "_parts",
+        "cost", "alike", "unfused", "size", "compiling", "multiplies", "shape_free", "any_sizes", "everywhere", "steps", "inputs", "constants",
+        "outputs", "_broadcasting", "_parts",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:

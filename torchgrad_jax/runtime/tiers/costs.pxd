@@ -9,7 +9,7 @@ cdef class Estimate:
     cdef public double interpreting, calling, compiling, one, _steps, _fusible
 
     @cython.locals(call=CallFields, plans=list, met=set, follows=bint, interprets=bint, by_xla=bint, primitives=double, known=double, share=double,
-                   interpreting=double, running=double, fusible=double,
+                   interpreting=double, running=double, fusible=double, rest=double, least=double,
                    most=double, of_alike=double, of_fused=double, cost=double, alike=double)
     cdef double _add(self, list calls, object price, bint on_host) except -1
 

@@ -27,6 +27,8 @@ LEAST_SAVED = 0.1
 # for it: 70 to 130 us of programs that take 100 to 200 on one processor, seen on 2 cores of a Xeon.
 AT_ONCE, WAKING = 8, 50_000.0
 KERNEL = 500.0  # what XLA takes for each kernel in a loop, beside what it computes
+# So few operations XLA has nothing to fuse with: it takes as long for each as the interpreter.
+FEW = 2
 # An operation estimated above this is XLA's from the first time on: compiling it costs about as much as interpreting it once.
 MOST = 3e7
 # How many primitives an operation without a plan is taken for.
@@ -102,6 +104,7 @@ class Estimate:
         interprets, by_xla = modes.interprets(), not modes.without_xla
         primitives, known, interpreting, running, fusible = 0.0, 0.0, 0.0, 0.0, 0.0
         most, of_alike, of_fused = price.most, price.alike, price.fused
+        least = 1.0 if on_host and len(calls) <= FEW else 0.0
         for c in calls:
             call: CallFields = c
             plan = call.signature.baseline if interprets else None
@@ -121,7 +124,8 @@ class Estimate:
             interpreting += OPERATION + cost
             # Products, factorizations, running sums and the like are not the faster for being compiled.
             running += of_alike * alike
-            fusible += of_fused * max(cost - alike, 0.0) + (plan.unfused if on_host else 0.0)
+            rest = max(cost - alike, 0.0)
+            fusible += max(least * rest, of_fused * rest + (plan.unfused if on_host else 0.0))
         self.plans = plans
         self.interpreting += interpreting
         self._fusible = fusible
