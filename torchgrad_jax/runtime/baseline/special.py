@@ -228,11 +228,11 @@ class _ByC:
         self.which, self.second = which, second
 
     def __call__(self, x: Any, *others: Any) -> Any:
-        if self.second is not None:
-            others = (np.array(self.second, x.dtype),)
-        elif len({a.shape for a in (x, *others) if a.ndim}) > 1:  # what is repeated is so here
-            x, *others = np.broadcast_arrays(x, *others)
-        return special_function(contiguous(x), self.which, *[contiguous(a) for a in others])
+        given = [x, *others] if self.second is None else [x, np.array(self.second, x.dtype)]
+        if len({a.shape for a in given if a.ndim}) > 1:  # what is repeated is so here
+            given = list(np.broadcast_arrays(*given))
+        first, *rest = [contiguous(a) for a in given]
+        return special_function(first, self.which, *rest)
 
 
 _WHOLE = {
