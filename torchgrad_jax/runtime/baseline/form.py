@@ -18,7 +18,8 @@ class Forms(NamedTuple):
     always memory of its own. overwriting: the function with the result written into the first operand, which it returns. picks: it reads no more of
     its first operand than it returns, however large that is. each: nanoseconds for each element of that, or of the results where these are more,
     which XLA takes as well. takes: gives the nanoseconds that products of matrices take, of the arrays, by functions that XLA's programs call as
-    well. steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for the first, second ... of what they give,
+    well, or what XLA takes where that is more: then `fused` is less than 0, and both together are what this takes.
+    steps: gives, of such arrays, functions with what each is of: places of operands, -1, -2 ... for the first, second ... of what they give,
     constant arrays; and, if it is more than one, how many results each gives; or 1 and whether that is memory of its own, as those of others are, but
     for a `Spread` that says otherwise. The last ones are the operator's. None where there are none. A program is merged of them. planned: such a
     program asks for the plan of its jaxpr instead. fused: gives the nanoseconds that it takes besides, of which XLA's programs take a part only.
