@@ -142,3 +142,12 @@ def test_views_with_other_sizes_among_their_arguments_share_how_they_are_differe
 def test_no_collection_looks_through_what_signatures_are_of():
     sig: Signature = signature(registry["tanh"].bind((ARRAY,)), (aval_of((331, 2), np.dtype(np.float32)),))
     assert not gc.is_tracked(sig.specs) and not gc.is_tracked(sig.avals)
+
+
+def test_a_transpose_of_another_rank_is_differentiated_by_its_own_permutation():
+    """The same dimensions are others among more of them: what is known of one rank does not serve another, for a whole batch either."""
+    swap = lambda x: x.transpose(1, 2) * 2  # noqa: E731 - once for each rank
+    tj.ones(2, 3, 4, 5, requires_grad=True).transpose(1, 2).sum().backward()
+    x = tj.arange(48.0).reshape(2, 2, 3, 4)
+    gradient = tj.func.vmap(lambda one: tj.func.vjp(swap, one)[1](swap(one))[0])(x)
+    np.testing.assert_array_equal(gradient, x * 4)

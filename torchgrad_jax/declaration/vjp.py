@@ -75,7 +75,9 @@ class Vjp:
             setattr(made, name, value)
         made.of_plan, made.signatures, made._functions = plan, {}, None
         sig = plan._sig
-        if sig.bop is not self.of_plan._sig.bop and isinstance(sig.bop, BoundOperator):
+        # An operator that permutes dimensions is another one at another rank, as `transpose(1, 2)`.
+        other = sig.bop is not self.of_plan._sig.bop or self._permutation is not None
+        if other and isinstance(sig.bop, BoundOperator):
             made._of_bound(sig.bop, sig.specs)
         bound_ever.append(weakref.ref(made))
         return made
