@@ -65,6 +65,18 @@ def contents(rng, shape, dtype):
     return np.where(at, rng.choice(np.array(SPECIAL, dtype), shape), found) if shape else np.asarray(found, dtype)
 
 
+def lying(rng, array):
+    """The same array with its dimensions in another order in memory, and gaps along some of them, or turned round."""
+    order = rng.permutation(array.ndim)
+    steps = rng.choice([1, 1, 1, 2, -1, -3], array.ndim)
+    room = [n * abs(step) + 1 for n, step in zip(array.shape, steps, strict=True)]
+    memory = np.zeros([room[d] for d in order], array.dtype).transpose(np.argsort(order))
+    found = memory[tuple([slice(1, None, step) if step > 0 else slice(None, 0, step) for step in steps])]
+    found = found[tuple([slice(n) for n in array.shape])]
+    found[...] = array
+    return found
+
+
 @st.composite
 def programs(draw):
     """Steps on operands of a shape, of its last dimensions, numbers and masks, in no particular order of use; and what is wanted of them."""
@@ -82,6 +94,8 @@ def programs(draw):
         "column": (*shape[:-1], *[1] * bool(shape)),
         "spread": spread,
         "repeated": shape,
+        "lying": shape,
+        "column that lies otherwise": (*shape[:-1], *[1] * bool(shape)),
     }
     steps, numbers, masks = [], [*shapes], []
     other = draw(st.booleans())
@@ -117,6 +131,8 @@ def test_any_program_has_the_same_bits(program, drops):
     rng = np.random.default_rng(seed)
     values = {name: contents(rng, shape, dtype) for name, shape in shapes.items()}
     values["repeated"] = np.broadcast_to(contents(rng, shapes["spread"], dtype), shapes["repeated"])
+    for name in ("lying", "column that lies otherwise"):
+        values[name] = lying(rng, values[name]) if shapes[name] else values[name]
     expected = by_itself(steps, values)
     found = merged(steps, list(shapes), wanted, drops)
     with np.errstate(all="ignore"):
@@ -253,6 +269,22 @@ def test_operands_that_are_not_contiguous_are_copied_and_those_of_other_memory_a
     found = merged(steps, ["x"], [1])
     for given_ in (x, x, x, np.asfortranarray(x), x[::2], x.astype(np.float64), x.astype(np.int32)):
         assert_same(found([given_]), [np.sqrt(given_ + given_)])
+
+
+@pytest.mark.parametrize("letter", ["f", "d", "e", "?", chains.BFLOAT16.char])
+@pytest.mark.parametrize("shape", [(4,), (3000,), (5, 3), (90, 70), (70, 90, 4), (20, 30, 40), (3, 4, 5, 6), (2, 3, 1, 4, 5)])
+def test_operands_are_read_as_they_lie_in_memory(shape, letter):
+    """Parts of what is larger, in another order each time, also where they are copied: of many dimensions, or far from each other and many."""
+    rng = np.random.default_rng(math.prod(shape))
+    dtype = np.dtype(chains.BFLOAT16 if letter == chains.BFLOAT16.char else letter)
+    numbers = np.dtype("d" if letter == "d" else "f") if letter in "?fd" else dtype
+    add, multiply = [of_halves(f, dtype) if numbers.itemsize == 2 else f for f in (np.add, np.multiply)]
+    steps = [(SELECT["float32"], ["x", "y", "y"], 0) if letter == "?" else (add, ["x", "y"], 0), (multiply, [0, "y"], 1)]
+    found = merged(steps, ["x", "y"], [1])
+    for _ in range(6):
+        x = (rng.standard_normal(shape) * 9).astype(dtype) if letter != "?" else rng.random(shape) < 0.5
+        values = {"x": lying(rng, x), "y": lying(rng, rng.standard_normal(shape).astype(numbers))}
+        assert_same(found(list(values.values())), [by_itself(steps, values)[1]])
 
 
 def test_what_was_done_before_is_not_done_again():

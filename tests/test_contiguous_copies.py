@@ -159,3 +159,38 @@ def test_arrays_that_do_not_fit_together_are_numpys_to_join():
     assert_joined([np.array(1.0), np.array(2.0)], 0)
     with pytest.raises(np.exceptions.AxisError):
         copying.joined([x, x], 2)
+
+
+@pytest.mark.parametrize("shape", [(40_000,), (1, 300, 200), (200, 700), (33, 20, 70, 5), (2, 400, 300)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+def test_what_is_large_is_put_into_a_part_in_pieces(shape, dtype):
+    """As much as threads share."""
+    x, memory = numbers(shape, dtype), numbers([2 * n + 3 for n in shape], dtype)
+    for part in (tuple([slice(2, n + 2) for n in shape]), tuple([slice(2 * n, 0, -2) for n in shape])):
+        expected, found = memory.copy(), memory.copy()
+        expected[part] = x
+        copying.written(found[part], x)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("by", [1, 999, -1, -999])
+def test_what_overlaps_the_part_is_read_before_it_is_written(by):
+    memory = numbers((50_000,), np.float32)
+    source, part = (slice(by, None), slice(-by)) if by > 0 else (slice(by), slice(-by, None))
+    expected = memory.copy()
+    expected[part] = memory[source].copy()
+    copying.written(memory[part], memory[source])
+    np.testing.assert_array_equal(memory, expected)
+
+
+def test_a_tensor_is_shifted_within_itself():
+    x = torch.arange(50_000, dtype=torch.float32)
+    y, expected = x.clone(), np.arange(50_000, dtype=np.float32)
+    for turn in range(4):
+        y[1:] = y[:-1].clone()
+        y[:-7] = y[7:].clone()
+        expected[1:] = expected[:-1].copy()
+        expected[:-7] = expected[7:].copy()
+        if turn % 2:
+            assert y[-1].item() == expected[-1]
+    np.testing.assert_array_equal(y.numpy(), expected)

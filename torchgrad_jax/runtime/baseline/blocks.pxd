@@ -17,8 +17,8 @@ cdef class Chain:
     cdef Py_ssize_t _size
     cdef int[64] _letters
     cdef Py_ssize_t[64] _sizes
-    cdef Py_ssize_t[192] _patterns
-    cdef bint[64] _numbers
+    cdef Py_ssize_t[320] _patterns
+    cdef bint[64] _numbers, _sliced
     cdef int[320] _code
 
     cpdef bint is_shared(self)

@@ -42,20 +42,21 @@ class Chain:
     dtype: of the numbers in registers, float32 or float64. operands: for each the letter of its dtype, how many elements it has, and whether it is
     one number for all of the others'. results: the letter of each. code: for each operation its number (`lanes`), and which slots it writes and
     reads: operands, results, registers. registers: how many there are behind one for each such number. strided: the operands that are not
-    contiguous, and copied. otherwise: does the same with operands whose memory is not as it is said here. patterns: of operands that are spread
-    (`pattern_of`). repeated: of operands that repeat elements, the index of each element once. brains: the operands and results of
-    bfloat16.
+    contiguous, and copied; sliced: those that are read as they lie. otherwise: does the same with operands whose memory is not as it is said here.
+    patterns: of operands that are spread (`pattern_of`). repeated: of operands that repeat elements, the index of each element once. brains: the
+    operands and results of bfloat16.
     """
 
     __slots__ = (
         "shape", "dtypes", "strided", "brains", "repeated", "otherwise", "_letter", "_size", "_weight", "_registers", "_inputs", "_outputs",
-        "_operations", "_letters", "_sizes", "_patterns", "_numbers", "_code",
+        "_operations", "_letters", "_sizes", "_patterns", "_numbers", "_sliced", "_code",
     )  # fmt: skip
 
     def __init__(
         self, shape: tuple[int, ...], dtype: np.dtype, operands: Sequence[tuple[str, int, bool]], results: Sequence[str],
         code: Sequence[tuple[int, int, int, int, int]], registers: int, strided: Sequence[int], otherwise: Callable[..., Any],
         patterns: Mapping[int, Pattern] = MappingProxyType({}), repeated: Mapping[int, tuple[Any, ...]] = MappingProxyType({}),
+        sliced: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self.shape, self.strided, self.otherwise, self._letter = shape, list(strided), otherwise, ord(dtype.char)
         self.repeated = dict(repeated)
@@ -70,7 +71,9 @@ class Chain:
         self.brains = [i for i, (letter, _, _) in enumerate(slots) if letter == BFLOAT16.char]
         self._letters = _padded([lanes.BRAIN if letter == BFLOAT16.char else ord(letter) for letter, _, _ in slots], MOST_SLOTS)
         self._sizes = _padded([size for _, size, _ in slots], MOST_SLOTS)
-        self._patterns = _padded([n for i in range(len(operands)) for n in patterns.get(i, AS_IT_IS)], 3 * MOST_SLOTS)
+        unused = [0] * (lanes.PATTERN - len(AS_IT_IS))
+        self._patterns = _padded([n for i in range(len(operands)) for n in (*patterns.get(i, AS_IT_IS), *unused)], lanes.PATTERN * MOST_SLOTS)
+        self._sliced = _padded([int(i in sliced) for i in range(len(slots))], MOST_SLOTS)
         self._numbers = _padded([int(number) for _, _, number in slots], MOST_SLOTS)
         self._code = _padded([n for operation in code for n in operation], 5 * MOST_OPERATIONS)
 
@@ -112,6 +115,7 @@ class Chain:
     def _carry_out(self, slots: list[Any]) -> None:
         if not self.is_shared():
             alone = lanes.scratch(self._registers, BLOCK * lanes.width(self._letter), self._letter)
+            lanes.first(alone).patterns = self._patterns
             self._prepare(slots, alone)
             lanes.run_alone(alone)
             return
@@ -124,20 +128,26 @@ class Chain:
             lanes.let_go(work, 1)
 
     def provide(self, works: Any) -> None:
-        """Give work memory of its own."""
+        """Give work memory of its own, as other threads of Python may call the chain meanwhile."""
         work, count = lanes.first(works), self._inputs + self._outputs + self._registers
         work.start, work.step = lanes.starts(count), lanes.steps(count)
         work.room = lanes.room(self._registers, BLOCK * lanes.width(self._letter), self._letter)
+        work.patterns = lanes.copied_patterns(self._patterns, self._inputs)
 
     def _prepare(self, slots: list[Any], works: Any) -> None:
         """Tell what `lanes` needs to know. BufferError, ValueError where an array is not as it is said here."""
         work, length = lanes.first(works), BLOCK * lanes.width(self._letter)
         known = self._inputs + self._outputs
         work.letter, work.operations, work.size, work.most = self._letter, self._operations, self._size, BLOCK
-        work.code, work.letters, work.sizes, work.patterns = self._code, self._letters, self._sizes, self._patterns
+        work.code, work.letters, work.sizes = self._code, self._letters, self._sizes
         start, step, room = work.start, work.step, work.room
         for i in range(known):
             step[i] = lanes.width(self._letters[i])
+            if self._sliced[i]:
+                if lanes.slices(slots[i], step[i] * self._sizes[i], self._letters[i], work.patterns, i):
+                    start[i] = lanes.begin_of(slots[i])
+                    continue
+                slots[i] = copied(slots[i])
             start[i] = lanes.memory(slots[i], step[i] * self._sizes[i], self._letters[i], i >= self._inputs)
         used = 0
         for i in range(self._inputs):

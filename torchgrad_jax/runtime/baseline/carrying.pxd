@@ -1,7 +1,7 @@
 cimport cython
 
 from torchgrad_jax.runtime.baseline.blocks cimport Chain
-from torchgrad_jax.runtime.baseline.copying cimport contiguous, in_one_piece, joined, stacked
+from torchgrad_jax.runtime.baseline.copying cimport contiguous, in_one_piece, joined, stacked, written
 from torchgrad_jax.runtime.native cimport arrays as of_c
 from torchgrad_jax.runtime.native cimport handlers
 

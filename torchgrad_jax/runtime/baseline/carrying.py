@@ -8,7 +8,7 @@ import numpy as np
 
 from torchgrad_jax.runtime.baseline.blocks import Chain
 from torchgrad_jax.runtime.baseline.broadcasting import repeated
-from torchgrad_jax.runtime.baseline.copying import LEAST, contiguous, in_one_piece, joined, stacked
+from torchgrad_jax.runtime.baseline.copying import LEAST, contiguous, in_one_piece, joined, stacked, written
 from torchgrad_jax.runtime.native import arrays as of_c
 from torchgrad_jax.runtime.native import handlers
 
@@ -178,7 +178,7 @@ def put(x: Any, value: Any, begins: Any, dims: Any, lengths: Any, steps: Any) ->
         part = of_c.part(part, dims[i], begins[i], lengths[i], steps[i])
         if part is None:
             return False
-    part[...] = value
+    written(part, value)
     return True
 
 

@@ -285,6 +285,7 @@ class _Builder:
         place = {slot: i for i, slot in enumerate([*self.operands, *self.results])}
         self.numbers = {place[slot] for slot in self.operands if facts[slot].is_number() and group.size != 1}
         self.patterns: dict[int, Pattern] = {}
+        self.sliced: list[int] = []
         where = {slot: place[slot] for slot in self.results if facts[slot].letter in "fd"}
         where |= {slot: place[slot] for slot in self.operands if place[slot] in self.numbers or self.is_direct(facts[slot])}
         last = {slot: i for i, s in enumerate(steps) for slot in s.operands}
@@ -296,6 +297,9 @@ class _Builder:
                     load, _, _ = _HALVES.get(facts[slot].letter, _MASKS)
                     if pattern != AS_IT_IS:
                         load, self.patterns[place[slot]] = lanes.SPREAD, pattern
+                    elif self.is_sliced(facts[slot]):
+                        load = lanes.SLICED
+                        self.sliced.append(place[slot])
                     self.code.append((load, where[slot], place[slot], 0, 0))
             slot = s.results[0]
             if slot not in where:
@@ -330,7 +334,11 @@ class _Builder:
         return False
 
     def is_direct(self, given: Fact) -> bool:
-        return given.letter in "fd" and _stands(given, self.group.shape) == AS_IT_IS
+        return given.letter in "fd" and _stands(given, self.group.shape) == AS_IT_IS and not self.is_sliced(given)
+
+    def is_sliced(self, given: Fact) -> bool:
+        """Whether an operand is read as it lies, with gaps between its elements: no part of it is repeated."""
+        return not given.contiguous and not given.repeated and given.shape == self.group.shape and self.group.size > 1
 
     def register(self, known: int) -> int:
         if not self.free:
@@ -344,10 +352,11 @@ class _Builder:
         operands = [(facts[s].letter, math.prod(facts[s].once()), i in self.numbers) for i, s in enumerate(self.operands)]
         results = [facts[s].letter for s in self.results]
         otherwise = _one_by_one(self.own, self.operands, self.results)
-        strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous]
+        strided = [i for i, s in enumerate(self.operands) if not facts[s].contiguous and i not in self.sliced]
         repeated = {i: _index_of_once(facts[s]) for i, s in enumerate(self.operands) if facts[s].repeated}
         made = Chain(
-            group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise, self.patterns, repeated
+            group.shape, np.dtype(group.letter), operands, results, self.code, self.registers, strided, otherwise, self.patterns, repeated,
+            self.sliced,
         )  # fmt: skip
         return Chained(made, self.operands, self.results, len(results) == 1, {}, (self.told(made.is_shared()),))
 

@@ -39,10 +39,9 @@ def copied(array: Any) -> Any:
 
 def written(part: Any, array: Any) -> None:
     """``part[...] = array``."""
-    if array.size < LEAST or not arrays.is_contiguous(array) or array.shape != part.shape or array.dtype is not part.dtype or not _is_plain(array):
+    fits = array.shape == part.shape and array.dtype is part.dtype and arrays.is_contiguous(array) and array.size >= LEAST and _is_plain(array)
+    if not fits or not moving.put(array, part):
         part[...] = array
-    else:
-        moving.put(array, part)
 
 
 def joined(given: Any, axis: int) -> Any:

@@ -1,5 +1,5 @@
 # cython: cdivision=True
-from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release
 from libc.math cimport NAN, sqrt
 from libc.stdint cimport int64_t, uint16_t
 from libc.stdlib cimport abort, calloc, free, malloc
@@ -149,6 +149,7 @@ cdef extern from *:
     #include "torchgrad_jax/runtime/native/spreading.h"
     #undef TJ_REAL
     #undef TJ_NAMED
+    #include "torchgrad_jax/runtime/native/gathering.h"
     #include "torchgrad_jax/runtime/native/triangular.h"
     TJ_TRIANGULAR(one, float, sqrtf)
     TJ_TRIANGULAR(two, double, sqrt)
@@ -225,6 +226,8 @@ cdef extern from *:
     void tj_spread_half(
         const uint16_t* source, int64_t size, int64_t times, int64_t inner, int64_t gap, int64_t begin, uint16_t* to, int64_t n
     ) noexcept nogil
+    int tj_slices(int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t elements, Py_ssize_t* where) noexcept
+    void tj_gather(Py_ssize_t bytes, const char* source, const Py_ssize_t* where, Py_ssize_t begin, char* to, Py_ssize_t n) noexcept nogil
     float tj_wide_half(uint16_t x) noexcept nogil
     float tj_wide_brain(uint16_t x) noexcept nogil
 
@@ -235,6 +238,8 @@ cdef enum:
     WIDEN_BRAIN = 31
     MUL_ADD = 37
     REM = 42
+    SLICED = 54
+    PATTERN = 5
     LINE = 64
     SPREAD_AT_ONCE = 512
 
@@ -254,6 +259,29 @@ cdef inline char* memory(object array, Py_ssize_t length, int letter, bint writt
     return found
 
 
+cdef inline bint slices(object array, Py_ssize_t length, int letter, Py_ssize_t* patterns, int which) except -1:
+    cdef Py_buffer view
+    cdef Py_ssize_t* where = patterns + PATTERN * which
+    cdef Py_ssize_t size = length // width(letter)
+    arrays.view(array, &view, PyBUF_STRIDED_RO | PyBUF_FORMAT)
+    cdef bint fits = view.len == length and view.format[0] == letter and view.format[1] == 0
+    cdef bint reads = fits and tj_slices(view.ndim, view.shape, view.strides, size, where)
+    PyBuffer_Release(&view)
+    if not fits:
+        raise BufferError
+    if not reads:
+        where[0], where[1], where[2], where[3], where[4] = size, width(letter), 1, 0, 0
+    return reads
+
+
+cdef inline char* begin_of(object array) except NULL:
+    cdef Py_buffer view
+    arrays.view(array, &view, PyBUF_STRIDED_RO)
+    cdef char* found = <char*>view.buf
+    PyBuffer_Release(&view)
+    return found
+
+
 cdef inline int width(int letter) noexcept nogil:
     return 1 if letter == 63 else 2 if letter == 101 or letter == 72 else 4 if letter == 102 else 8
 
@@ -264,6 +292,12 @@ cdef inline char** starts(int count) except NULL:
 
 cdef inline Py_ssize_t* steps(int count) except NULL:
     return <Py_ssize_t*>_allocated(count * sizeof(Py_ssize_t))
+
+
+cdef inline Py_ssize_t* copied_patterns(Py_ssize_t* patterns, Py_ssize_t operands) except NULL:
+    cdef Py_ssize_t* found = <Py_ssize_t*>_allocated((operands * PATTERN + 1) * sizeof(Py_ssize_t))
+    memcpy(found, patterns, operands * PATTERN * sizeof(Py_ssize_t))
+    return found
 
 
 cdef inline char* room(Py_ssize_t registers, Py_ssize_t length, int letter) except NULL:
@@ -324,7 +358,22 @@ cdef inline void lane(int letter, int which, char* a, char* b, char* c, char* ou
         tj_lane_double(which, <double*>a, <double*>b, <double*>c, <double*>out, n)
 
 
-# Masks and half precision are spread as they are, and then made numbers, a block at a time.
+# Masks and half precision are gathered, and spread, as they are, and then made numbers, a block at a time.
+cdef inline void gather(int letter, int kind, char* source, Py_ssize_t* where, Py_ssize_t begin, char* out, Py_ssize_t n) noexcept nogil:
+    cdef uint16_t kept[SPREAD_AT_ONCE]
+    cdef Py_ssize_t k
+    if kind == letter:
+        tj_gather(width(letter), source, where, begin, out, n)
+        return
+    while n > 0:
+        k = min(n, <Py_ssize_t>SPREAD_AT_ONCE)
+        tj_gather(width(kind), source, where, begin, <char*>kept, k)
+        lane(letter, LOAD if kind == 63 else WIDEN_HALF if kind == 101 else WIDEN_BRAIN, <char*>kept, out, out, out, k)
+        begin += k
+        out += k * width(letter)
+        n -= k
+
+
 cdef inline void spread(
     int letter, int kind, char* source, Py_ssize_t size, Py_ssize_t* pattern, Py_ssize_t begin, char* out, Py_ssize_t n
 ) noexcept nogil:
@@ -360,7 +409,9 @@ cdef inline void run(
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a], start[a], sizes[a], patterns + 3 * a, begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], patterns + PATTERN * a, begin, start[out], n)
+            elif code[k] == SLICED:
+                gather(letter, letters[a], start[a], patterns + PATTERN * a, begin, start[out], n)
             else:
                 lane(
                     letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),
@@ -416,6 +467,7 @@ cdef inline void let_go(Work* work, int count) noexcept:
         free(work[i].room)
         free(work[i].start)
         free(work[i].step)
+        free(work[i].patterns)
     free(work)
 
 
@@ -447,7 +499,7 @@ cdef inline void _run_piece(const void* all, int64_t number, tj_hand* hand) noex
 
 cdef inline void run_shared(Work* work) noexcept:
     work.kept = work.registers * work.most * (4 if work.letter == 102 else 8)
-    share(_run_piece, work, (work.size + BLOCKS_OF_A_PIECE * work.most - 1) // (BLOCKS_OF_A_PIECE * work.most))
+    share(_run_piece, work, (work.size + BLOCKS_OF_A_PIECE * work.most - 1) // (BLOCKS_OF_A_PIECE * work.most), False)
 
 
 # One operation by itself.
@@ -472,7 +524,7 @@ cdef inline void _lane_piece(const void* single, int64_t number, tj_hand* hand) 
 cdef inline void lane_shared(int which, char* a, char* out, Py_ssize_t n) noexcept:
     cdef Single one
     one.which, one.a, one.out, one.size = which, <float*>a, <float*>out, n
-    share(_lane_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE)
+    share(_lane_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE, False)
 
 
 # One operation of up to three operands by itself, each of all elements or of one.
@@ -517,7 +569,7 @@ cdef inline void operation(
             fill(letter, letter, one.given[i], <char*>numbers[i], min(<Py_ssize_t>SPREAD_AT_ONCE, n))
             one.given[i], one.step[i] = <char*>numbers[i], 0
     if shared:
-        share(_operation_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE)
+        share(_operation_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE, False)
     else:
         _operation_part(&one, 0, n)
 
@@ -534,7 +586,7 @@ cdef inline void run_together(Work* work, int count) noexcept:
         most = max(most, work[i].registers * work[i].most * 8)
     for i in range(count):
         work[i].kept = most
-    share(_run_one, work, count)
+    share(_run_one, work, count, False)
 
 
 cdef inline void _add_at(real* rows, long long* places, real* updates, Py_ssize_t count, Py_ssize_t most, Py_ssize_t length) noexcept nogil:

@@ -110,6 +110,8 @@ WIDEN_HALF, WIDEN_BRAIN, NARROW_HALF, NARROW_BRAIN, ROUND_HALF, ROUND_BRAIN, COP
 MUL_ADD, MUL_SUB, SCALED_ADD, SCALED_SUB, SQRT_ADD = range(37, 42)
 # See `OF_REALS`.
 REM, REMAINDER, FLOOR_DIVIDE, QUOTIENT, NEXTAFTER, COPYSIGN, DIRECTION, FRACTION, ANGLE, CLAMP, HARDSIGMOID, HARDSWISH = range(42, 54)
+# The elements of an operand that lies otherwise than in one piece; and how many numbers say how it lies, or is spread.
+SLICED, PATTERN = 54, 5
 # The letters of the memory that elements lie in; `kind` below: of masks, too, and of what is as the others are.
 MASK, HALF, BRAIN = ord("?"), ord("e"), ord("H")
 
@@ -125,6 +127,20 @@ def memory(array: Any, length: int, letter: int, written: bool) -> Any:
     return array.reshape(-1)
 
 
+def slices(array: Any, length: int, letter: int, patterns: Any, which: int) -> bool:
+    """Write how an array lies in memory, with gaps between its elements, or turned, into the pattern of an operand (`gathering.h`). False if it is
+    better copied, and then the pattern is the copy's: here always. BufferError as for `memory`."""
+    if array.nbytes != length or ord(array.dtype.char) != letter:
+        raise BufferError
+    patterns[PATTERN * which : PATTERN * (which + 1)] = [array.size, array.itemsize, 1, 0, 0]
+    return False
+
+
+def begin_of(array: Any) -> Any:
+    """The memory of an array from its first element on, wherever the others are: in C."""
+    raise NotImplementedError
+
+
 def width(letter: int) -> int:
     """How many bytes an element has in memory."""
     return {MASK: 1, HALF: 2, BRAIN: 2, 102: 4}.get(letter, 8)
@@ -138,6 +154,11 @@ def starts(count: int) -> Any:
 def steps(count: int) -> Any:
     """Room for as many numbers of bytes."""
     return [0] * count
+
+
+def copied_patterns(patterns: Any, operands: int) -> Any:
+    """The patterns of so many operands."""
+    return patterns[: PATTERN * operands]
 
 
 def room(registers: int, length: int, letter: int) -> Any:
@@ -158,6 +179,11 @@ def at(start: Any, step: int, begin: int) -> Any:
 def fill(letter: int, kind: int, source: Any, out: Any, n: int) -> None:
     """Fill `out` with the one element of the source, which is of that kind, as a number."""
     out[:n] = _wide(kind, source[:1])[0]
+
+
+def gather(letter: int, kind: int, source: Any, where: Any, begin: int, out: Any, n: int) -> None:
+    """The elements from `begin` on of what lies as `slices` says, as numbers."""
+    out[:n] = _wide(kind, source[begin : begin + n])
 
 
 def spread(letter: int, kind: int, source: Any, size: int, pattern: Any, begin: int, out: Any, n: int) -> None:
@@ -195,7 +221,10 @@ def run(
         for k in range(0, 5 * operations, 5):
             out, a, b, c = code[k + 1], code[k + 2], code[k + 3], code[k + 4]
             if code[k] == SPREAD:
-                spread(letter, letters[a], start[a], sizes[a], patterns[3 * a :], begin, start[out], n)
+                spread(letter, letters[a], start[a], sizes[a], patterns[PATTERN * a :], begin, start[out], n)
+                continue
+            if code[k] == SLICED:
+                gather(letter, letters[a], start[a], patterns[PATTERN * a :], begin, start[out], n)
                 continue
             lane(
                 letter, code[k], at(start[a], step[a], begin), at(start[b], step[b], begin), at(start[c], step[c], begin),

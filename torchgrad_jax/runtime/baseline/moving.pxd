@@ -1,6 +1,10 @@
 from cpython.buffer cimport PyBUF_ANY_CONTIGUOUS, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release
 
+from libc.stdint cimport int64_t
+
 from torchgrad_jax.runtime.native cimport arrays
+from torchgrad_jax.runtime.native.handlers cimport share
+from torchgrad_jax.runtime.native.sharing cimport tj_hand
 
 # What the function does is in `moving.py`. Dimensions that follow one another in memory are taken as one; runs are copied whole; and where the
 # source's runs lie along another dimension than the result's, tiles of 16 x 16 are turned, each line of memory being read and written once.
@@ -59,18 +63,7 @@ cdef extern from *:
         }
     }
     #define TJ_DIMENSIONS 64
-    /* Dimensions that follow one another in memory as one: how many there are then, -1 where one has nothing. */
-    static int tj_together(int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t* count, Py_ssize_t* stride) {
-        int n = 0, d;
-        for (d = 0; d < ndim; d++) {
-            if (shape[d] == 0) { return -1; }
-            if (shape[d] == 1) { continue; }
-            if (n && stride[n - 1] == strides[d] * shape[d]) { count[n - 1] *= shape[d]; stride[n - 1] = strides[d]; continue; }
-            count[n] = shape[d];
-            stride[n++] = strides[d];
-        }
-        return n;
-    }
+    #include "torchgrad_jax/runtime/native/gathering.h"
     static void tj_move(const char* from, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) {
         Py_ssize_t count[TJ_DIMENSIONS + 2], stride[TJ_DIMENSIONS + 2], step[TJ_DIMENSIONS + 2], at[TJ_DIMENSIONS + 2], i, k;
         int n = tj_together(ndim, shape, strides, count, stride), d, last, next, outer = 0, order[TJ_DIMENSIONS + 2];
@@ -132,6 +125,51 @@ cdef extern from *:
             }
             if (d < 0) { return; }
         }
+    }
+    /* A copy of an array into one piece, or, if `apart`, out of one; and where its first dimension of more than one part begins to be cut: `rows` of
+       these are a piece, each of which has so many bytes in what lies in one piece. */
+    typedef struct {
+        const char* source;
+        char* to;
+        const Py_ssize_t *shape, *strides;
+        Py_ssize_t size, rows, row;
+        int ndim, apart, cut;
+    } tj_copies;
+    /* Whether a part begins or ends within what is in one piece. */
+    static int tj_meet(const tj_copies* c, Py_ssize_t length) {
+        const char *low = c->to, *high = c->to + c->size;
+        int d;
+        for (d = 0; d < c->ndim; d++) {
+            Py_ssize_t reach = (c->shape[d] - 1) * c->strides[d];
+            if (reach < 0) { low += reach; } else { high += reach; }
+        }
+        return c->source < high && low < c->source + length;
+    }
+    static void tj_copy_whole(const tj_copies* c) {
+        if (c->apart) { tj_into_part(c->source, c->to, c->ndim, c->shape, c->strides, c->size); }
+        else { tj_move(c->source, c->to, c->ndim, c->shape, c->strides, c->size); }
+    }
+    /* How many pieces it has. What is turned is so in tiles. */
+    static int64_t tj_copies_of(tj_copies* c, Py_ssize_t bytes) {
+        int d;
+        for (c->cut = 0; c->cut < c->ndim && c->shape[c->cut] == 1; c->cut++) {}
+        if (c->cut >= c->ndim || !c->shape[c->cut]) { return 1; }
+        c->row = c->size;
+        for (d = c->cut + 1; d < c->ndim; d++) { c->row *= c->shape[d]; }
+        if (!c->row) { return 1; }
+        c->rows = (bytes + c->row - 1) / c->row;
+        if (c->shape[c->cut] > 2 * TJ_SIDE) { c->rows = (c->rows + TJ_SIDE - 1) / TJ_SIDE * TJ_SIDE; }
+        return (c->shape[c->cut] + c->rows - 1) / c->rows;
+    }
+    static void tj_copy_piece(const tj_copies* c, int64_t number) {
+        Py_ssize_t shape[TJ_DIMENSIONS], begin = number * c->rows;
+        tj_copies piece = *c;
+        memcpy(shape, c->shape, c->ndim * sizeof(Py_ssize_t));
+        shape[c->cut] = c->shape[c->cut] - begin < c->rows ? c->shape[c->cut] - begin : c->rows;
+        piece.shape = shape;
+        piece.source += begin * (c->apart ? c->row : c->strides[c->cut]);
+        piece.to += begin * (c->apart ? c->strides[c->cut] : c->row);
+        tj_copy_whole(&piece);
     }
     /* Whether an array's elements can be moved, and are of the same kind as another's. */
     static int tj_may_move(PyObject* array, PyObject* like) {
@@ -217,34 +255,67 @@ cdef extern from *:
         return tj_join(PySequence_Fast_ITEMS(given), PySequence_Fast_GET_SIZE(given), axis, apart);
     }
     """
+    ctypedef struct tj_copies:
+        const char* source
+        char* to
+        const Py_ssize_t* shape
+        const Py_ssize_t* strides
+        Py_ssize_t size
+        int ndim
+        int apart
     object tj_join_all(object given, Py_ssize_t axis, bint apart)
-    void tj_into_part(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
-    void tj_move(const char* source, char* to, int ndim, const Py_ssize_t* shape, const Py_ssize_t* strides, Py_ssize_t size) noexcept nogil
+    bint tj_meet(const tj_copies* copies, Py_ssize_t length) noexcept nogil
+    void tj_copy_whole(const tj_copies* copies) noexcept nogil
+    int64_t tj_copies_of(tj_copies* copies, Py_ssize_t bytes) noexcept nogil
+    void tj_copy_piece(const tj_copies* copies, int64_t number) noexcept nogil
 
 
-cdef inline int _copy(object array, int lies, object made, int asked, bint apart) except -1:
+cdef enum:
+    # From so many bytes on threads share what is put into a part, as they did what made it, and how many are a piece. By themselves they gain
+    # nothing: half of it would be in another one's cache. From fewer on, if one is awake.
+    SHARED = 524288
+    SHARED_IF_NEAR = 131072
+    PIECE = 65536
+
+
+cdef inline void _piece(const void* copies, int64_t number, tj_hand* hand) noexcept nogil:
+    tj_copy_piece(<const tj_copies*>copies, number)
+
+
+cdef inline bint _copy(object array, int lies, object made, int asked, bint apart) except -1:
     cdef Py_buffer source
     cdef Py_buffer target
+    cdef tj_copies copies
+    cdef int64_t pieces
+    cdef bint done
     arrays.view(array, &source, lies)
     try:
         arrays.view(made, &target, asked | PyBUF_WRITABLE)
     except BaseException:
         PyBuffer_Release(&source)
         raise
-    if apart:
-        tj_into_part(<char*>source.buf, <char*>target.buf, target.ndim, target.shape, target.strides, target.itemsize)
+    copies.source, copies.to, copies.apart, copies.size = <char*>source.buf, <char*>target.buf, apart, source.itemsize
+    copies.ndim = target.ndim if apart else source.ndim
+    copies.shape = target.shape if apart else source.shape
+    copies.strides = target.strides if apart else source.strides
+    done = not apart or not tj_meet(&copies, source.len)
+    pieces = tj_copies_of(&copies, PIECE) if apart and source.len >= SHARED_IF_NEAR else 1
+    if not done:
+        pass
+    elif pieces < 2:
+        tj_copy_whole(&copies)
     else:
-        tj_move(<char*>source.buf, <char*>target.buf, source.ndim, source.shape, source.strides, source.itemsize)
+        share(_piece, &copies, pieces, source.len < SHARED)
     PyBuffer_Release(&target)
     PyBuffer_Release(&source)
-    return 0
+    return done
 
 
-cdef inline int move(object array, object made) except -1:
+cdef inline bint move(object array, object made) except -1:
     return _copy(array, PyBUF_STRIDED_RO, made, PyBUF_ANY_CONTIGUOUS, False)
 
 
-cdef inline int put(object array, object part) except -1:
+cdef inline bint put(object array, object part) except -1:
     return _copy(array, PyBUF_ANY_CONTIGUOUS, part, PyBUF_STRIDED_RO, True)
 
 

@@ -10,9 +10,10 @@ def move(array: Any, made: Any) -> None:
     made[...] = array
 
 
-def put(array: Any, part: Any) -> None:
-    """Copy a contiguous array into a part of another one, of the same shape and dtype."""
+def put(array: Any, part: Any) -> bool:
+    """Copy a contiguous array into a part of another one, of the same shape and dtype. False, and nothing is done, where they overlap: not here."""
     part[...] = array
+    return True
 
 
 def join(given: Any, axis: int, apart: bool) -> Any:

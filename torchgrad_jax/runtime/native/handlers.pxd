@@ -8,4 +8,4 @@ cdef object _PLACES
 cpdef object multiplied(object x, object y, bint left, bint right, object bias=*, object rest=*, bint mirrored=*)
 cpdef object added(object x, object y, bint left, bint right, object onto, bint mirrored=*)
 cpdef object reduced(object x, int which, int first, int after)
-cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces) noexcept
+cdef void share(sharing.tj_piece piece, const void* work, int64_t pieces, bint light) noexcept

@@ -66,9 +66,9 @@ def work_alone() -> None:
     sharing.work_alone()
 
 
-def share(piece: Any, work: Any, pieces: int) -> None:
+def share(piece: Any, work: Any, pieces: int, light: bool) -> None:
     """See `sharing.share`."""
-    sharing.share(piece, work, pieces)
+    sharing.share(piece, work, pieces, light)
 
 
 def convolution(minor: int) -> Any:

@@ -331,18 +331,21 @@ cdef extern from *:
         return (length + largest - 1) / largest;
     }
     /* Without Python's lock. */
-    static void tj_share(tj_piece piece, const void* work, int64_t pieces) {
+    static void tj_share_by(tj_piece piece, const void* work, int64_t pieces, int by) {
         Py_BEGIN_ALLOW_THREADS
-        tj_do(0, piece, work, pieces, 0);
+        tj_do(0, piece, work, pieces, by);
         Py_END_ALLOW_THREADS
     }
+    static void tj_share(tj_piece piece, const void* work, int64_t pieces) { tj_share_by(piece, work, pieces, TJ_BY_ALL); }
     """
     ctypedef struct tj_hand:
         void* kept
     ctypedef void (*tj_piece)(const void*, int64_t, tj_hand*) noexcept nogil
     void tj_heed_forks() noexcept
     void tj_work_alone() noexcept
+    enum: TJ_BY_ALL, TJ_BY_NEAR
     void tj_share(tj_piece piece, const void* work, int64_t pieces) noexcept
+    void tj_share_by(tj_piece piece, const void* work, int64_t pieces, int by) noexcept
 
 
 cdef inline void heed_forks() noexcept:
@@ -353,5 +356,5 @@ cdef inline void work_alone() noexcept:
     tj_work_alone()
 
 
-cdef inline void share(tj_piece piece, const void* work, int64_t pieces) noexcept:
-    tj_share(piece, work, pieces)
+cdef inline void share(tj_piece piece, const void* work, int64_t pieces, bint light) noexcept:
+    tj_share_by(piece, work, pieces, TJ_BY_NEAR if light else TJ_BY_ALL)
