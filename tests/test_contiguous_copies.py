@@ -73,7 +73,7 @@ def test_copies_of_what_lies_at_any_address(dtype):
     assert_copied(x[::2, ::3])
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_view_is_reshaped_to_a_view_where_there_is_one(data):
     rank = data.draw(st.integers(1, 5))

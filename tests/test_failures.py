@@ -24,6 +24,7 @@ from compat_suite.faults.threads import look_at_a_dead_threads_tensors
 from torchgrad_jax.runtime import execution_mode, modes, program
 from torchgrad_jax.runtime.counters import counters
 from torchgrad_jax.runtime.recording.interrupts import from_outside
+from torchgrad_jax.runtime.tiers import costs
 from torchgrad_jax.runtime.worker import undisturbed
 
 pytestmark = pytest.mark.operators  # tries its own modes
@@ -258,7 +259,7 @@ print(torch.exp(x).tolist(), torch.cos(x).tolist(), counters.failed, counters.co
     assert done.stdout == "[1.0, 1.0] [1.0, 1.0] 0 True\n", done.stderr
 
 
-def test_an_interrupt_when_memory_has_been_given_away_loses_nothing():
+def test_an_interrupt_when_memory_has_been_given_away_loses_nothing(monkeypatch):
     """JAX comes back from a program by way of Python where it meets a kind of arguments for the first time: in the first call, of NumPy's arrays,
     and in the second, of its own."""
     returned = []
@@ -269,9 +270,11 @@ def test_an_interrupt_when_memory_has_been_given_away_loses_nothing():
             raise KeyboardInterrupt
         return interrupt if frame.f_code.co_qualname == "ExecuteReplicated.__call__" else None
 
+    monkeypatch.setattr(costs, "COMPILE", 1e6)  # it is compiled after some turns
+    monkeypatch.setattr(costs, "COMPILE_PRIMITIVE", 1e5)
     w, before = tj.zeros(1 << 20), counters.compiled
     with execution_mode("fused"):
-        for _ in range(400):  # it is compiled once it has been interpreted for so long
+        for _ in range(40):
             sys.settrace(interrupt)
             try:
                 for _ in range(24):
@@ -281,7 +284,7 @@ def test_an_interrupt_when_memory_has_been_given_away_loses_nothing():
                 pass
             finally:
                 sys.settrace(None)
-        assert (w == 1200).all() and not returned and counters.compiled > before
+        assert (w == 120).all() and not returned and counters.compiled > before
 
 
 def test_what_is_not_to_be_disturbed_is_done_before_an_interrupt_is_raised():

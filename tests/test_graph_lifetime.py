@@ -36,11 +36,6 @@ def test_a_chain_of_200000_nodes_runs_and_is_dropped_without_recursion(short_pro
     assert chain(200_000)() is None
 
 
-@pytest.mark.slow
-def test_a_chain_of_1000000_nodes_runs_and_is_dropped_without_recursion(short_programs):
-    assert chain(1_000_000)() is None
-
-
 def test_a_long_chain_that_is_never_run_is_dropped_without_recursion(short_programs):
     y = tj.tensor(1.0, requires_grad=True)
     for _ in range(100_000):

@@ -48,7 +48,7 @@ def up_to(most, least=1):
     return st.lists(st.integers(least, most), min_size=3, max_size=3).map(tuple)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)  # each of which XLA compiles, here and below
 @example([2, 3], 3, (1, 1, 1), (3, 3, 4), (1, 1, 2), (1, 1, 1), (1, 1, 1), True, False, 0)  # a window of -inf and padding alone
 @given(
     planes=st.lists(st.integers(1, 3), min_size=1, max_size=2), dims=st.integers(1, 3), volume=up_to(11), kernel=up_to(4), stride=up_to(3),
@@ -70,7 +70,7 @@ def test_any_windows(planes, dims, volume, kernel, stride, padding, dilation, ce
     np.testing.assert_allclose(by_loops(GRADIENT, x, grad, **windows)[0], said(GRADIENT, x, grad, **windows)[0], rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=14, deadline=None)
 @given(planes=st.integers(1, 3), dims=st.integers(1, 3), volume=up_to(11), sizes=up_to(12), double=st.booleans(), seed=st.integers(0, 9))
 def test_windows_that_cover_evenly(planes, dims, volume, sizes, double, seed):
     x = numbers((planes, *volume[:dims]), seed, dtype=np.float64 if double else np.float32)
@@ -79,7 +79,7 @@ def test_windows_that_cover_evenly(planes, dims, volume, sizes, double, seed):
         np.testing.assert_array_equal(found, wanted)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     planes=st.integers(1, 3),
     dims=st.integers(2, 3),

@@ -206,7 +206,8 @@ def test_form_of_gradient_gives_what_the_plan_gives(name):
     for call, dtype in [(call, d) for i, call in enumerate(calls) for d in (every if i == 0 else [F32])]:
         bound, operands = _bound(name, call, (dtype,), exact=True)
         sig: Any = Signature(bound, tuple(map(_spec, operands)))
-        results = [np.asarray(out) for out in sig.function(*map(_number, operands))]
+        with np.errstate(all="ignore"):
+            results = [np.asarray(out) for out in sig.baseline(*map(_number, operands))]
         for wanted in inputs:
             found: Any = plan(sig, wanted)
             if found.passes:

@@ -91,7 +91,7 @@ def test_they_are_learned(interpreted, name):
     assert set(map(id, with_parts())) == set(map(id, found))
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [name if i % 3 == 0 else pytest.param(name, marks=pytest.mark.operators) for i, name in enumerate(CALLS)])
 def test_gradients_are_those_of_the_function(interpreted, name):
     call, grads = called(name), []
     for recalled in (False, True):

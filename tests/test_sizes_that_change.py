@@ -20,6 +20,15 @@ from torchgrad_jax.runtime.operation import Signature, signature
 from torchgrad_jax.runtime.value import aval_of
 
 BASELINE = pytest.mark.skipif("TORCHGRAD_JAX_BASELINE" in os.environ, reason="the interpreter is off")
+
+
+@pytest.fixture(autouse=True)
+def fused():
+    """In eager mode XLA would compile each operation for each size."""
+    with execution_mode("fused"):
+        yield
+
+
 # Met in this order: usual ones first, so that what is odd has to be told apart from what is known by then.
 SHAPES = [(5, 3), (7, 3), (6, 4), (3, 3), (4, 4), (1, 3), (5, 1), (1, 1), (0, 3), (9, 2), (40, 3), (41, 5), (3, 5)]
 COMPILED = SHAPES[:2]  # each of which takes XLA half a second

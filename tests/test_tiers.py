@@ -254,14 +254,14 @@ def test_a_long_loop_in_a_program_is_compiled_as_a_loop_first(monkeypatch):
     x, w = tj.ones(3, 17), tj.eye(17) * 1.5
     (x.sum() + w.sum()).item()  # making them is no part of the programs
     monkeypatch.setattr(tiers, "LOOP_COMPILE", -1e9)  # what it costs has been spent
-    for turns, ran, new in ((250, 1, 1), (240, 1, 0), (250, 1, 0)):  # another length needs nothing new
+    for turns, ran, new in ((100, 1, 1), (90, 1, 0), (100, 1, 0)):  # another length needs nothing new
         expected = 1.0
         for _ in range(turns):
             expected = math.tanh(1.5 * expected)
         spent = delta(lambda n=turns, so=expected: unrolled(x, w, n) == pytest.approx(51 * so, rel=1e-5) or pytest.fail(f"{n} turns"))
         assert (spent["ran"], spent["compiled"]) == (ran, new), turns
     monkeypatch.setattr(tiers, "ROLLING", 1e9)
-    spent = delta(lambda: [unrolled(x, w, 250) for _ in range(3)])
+    spent = delta(lambda: [unrolled(x, w, 100) for _ in range(3)])
     assert spent["compiled"] == 1 and spent["ran"] == 3
 
 

@@ -39,6 +39,7 @@ print(torch.runtime.counters.compiled)
 """
 
 
+@pytest.mark.operators  # in a mode of its own
 @pytest.mark.parametrize("baseline", ["on", "off"])
 @pytest.mark.parametrize("setting", ["0", "1"])
 def test_importing_and_running_leave_the_setting_of_the_process(setting, baseline):

@@ -194,7 +194,7 @@ def shifted_on(y, at):
 MANY = (flipped, summed, exchanged, columned, shifted_on)
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.lists(st.tuples(st.sampled_from(MANY), st.integers(1, 4)), min_size=1, max_size=4), st.integers(6, 8))
 def test_writes_of_many_kinds_need_no_memory_where_nothing_is_reshaped(writes, rounds):
     """As one program, and with loops: of one length more each time."""
