@@ -31,8 +31,8 @@ def made_everywhere():
 
 compiled = not isinstance(blocks.Chain.__call__, FunctionType)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5]
-UNARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 1]
-OF_ALL = [f for f in UNARY if not lanes.EXP <= chains.NUMBERS[f] <= lanes.COPY]
+OF_ALL = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 1 and not lanes.EXP <= n <= lanes.COPY]
+BY_C = {name: [f for f in chains.NUMBERS if type(f) is blocks.Function and f.dtype == name] for name in ("float32", "float64")}
 BINARY = [f for f, n in chains.NUMBERS.items() if lanes.ARITY[n] == 2 and not lanes.GT <= n <= lanes.NE and f is not _positive_part]
 COMPARING = [f for f, n in chains.NUMBERS.items() if lanes.GT <= n <= lanes.NE]
 
@@ -103,7 +103,7 @@ def programs(draw):
         pick = lambda names=numbers: draw(st.sampled_from(names))  # noqa: E731
         kind = draw(st.sampled_from(["unary", "binary", "binary", "comparing", "select", "other"]))
         if kind == "unary":
-            steps.append((draw(st.sampled_from(UNARY if dtype == "float32" else OF_ALL)), [pick()], i))
+            steps.append((draw(st.sampled_from(OF_ALL + BY_C[dtype])), [pick()], i))
         elif kind == "binary":
             steps.append((draw(st.sampled_from(BINARY)), [pick(), pick()], i))
         elif kind == "comparing":
@@ -389,6 +389,37 @@ def test_functions_of_single_precision_are_right_everywhere(number, function, un
     assert_same(
         [blocks.Function(number).over(x), blocks.Function(number).over(x.copy()), blocks.Function(number)(x[::2])], [found, found, found[::2]]
     )
+
+
+@pytest.mark.skipif(not compiled, reason="Python has NumPy's functions")
+@pytest.mark.parametrize(
+    ("number", "function", "units"),
+    [
+        (lanes.EXP, np.exp, 3), (lanes.TANH, np.tanh, 3), (lanes.LOGISTIC, lambda x: 1 / (1 + np.exp(-x)), 5), (lanes.LOG, np.log, 3),
+        (lanes.LOG1P, np.log1p, 3), (lanes.SIN, np.sin, 3), (lanes.COS, np.cos, 3),
+    ],
+)  # fmt: skip
+def test_functions_of_double_precision_are_right_everywhere(number, function, units):
+    """Within so many units of the last place of NumPy's, which are right to one, for floats of all sizes, infinities and NaN; and in a chain."""
+    bits = np.arange(0, 2**64, 2**64 // 60_013, dtype=np.uint64)
+    ends = [709.78, 709.79, -745.1, -745.2, np.pi, np.pi / 2, 1048575.9, 1048576.1, 1e22, 5e-324, 2.3e-308, 0.625]
+    random = np.random.default_rng(0).standard_normal(3000)
+    x = np.concatenate([bits.view(np.float64), SPECIAL, ends, random, random * 100, 1 + random * 1e-3])
+    found = blocks.Function(number, np.dtype(np.float64))(x)
+    with np.errstate(all="ignore"):
+        wanted = function(x)
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+        there = np.isfinite(wanted)
+        unit = np.spacing(np.maximum(np.abs(wanted[there]), 2.3e-308))
+    assert (np.abs(found[there] - wanted[there]) / unit).max() <= units
+    assert (np.signbit(found) == np.signbit(wanted))[there].all()
+    (by_c,) = [f for f in BY_C["float64"] if chains.NUMBERS[f] == number]
+    chain = merged([(by_c, ["x"], 0), (np.negative, [0], 1)], ["x"], [1])
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            assert_same(chain([x]), [-found])
+    assert [type(call[0]) is blocks.Chain for call in chain.ready[0]] == [True]
 
 
 def test_an_interpreted_step_of_an_optimizer_has_few_calls_and_the_same_bits(monkeypatch):

@@ -49,7 +49,7 @@ DECLARATIONS = (
 _HEADERS = (
     "tiles", "thirds", "images", "functions", "halves", "reduce", "windows", "scans", "along", "groups", "spelling", "small", "spreading",
     "triangular", "gammas", "remainders", "normal", "bessel", "incomplete", "implicit", "polynomials",
-    "parts", "gathering",
+    "parts", "gathering", "doubles",
 )  # fmt: skip
 HEADERS = tuple([f"runtime/native/{name}.h" for name in _HEADERS])
 DIGEST = "digest.txt"

@@ -77,9 +77,10 @@ cpdef through_pairs(object direction, object scale, list changes, list steps, li
 
 
 cdef class Function:
-    cdef int _number
+    cdef public object dtype
+    cdef int _number, _letter
 
-    @cython.locals(size=Py_ssize_t, operand="char*", result="char*")
+    @cython.locals(size=Py_ssize_t, length=Py_ssize_t, operand="char*", result="char*")
     cdef _into(self, object array, object made)
 
 

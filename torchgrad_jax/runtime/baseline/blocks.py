@@ -33,6 +33,7 @@ AS_IT_IS: Pattern = (0, 0, 0)
 FIRST = slice(0, 1)
 # The transcendental functions, and those that take as long.
 _FUNCTIONS = frozenset([*range(lanes.EXP, lanes.COS + 1), *range(lanes.REM, lanes.FLOOR_DIVIDE + 1)])
+SINGLE, _INTS = np.dtype(np.float32), np.dtype(np.int32)
 BFLOAT16, BITS = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)  # of which there are no buffers, and in place of which its bits are read
 
 
@@ -213,15 +214,15 @@ def bits(array: Any) -> Any:
 
 
 class Function:
-    """One operation of one operand (its number in `lanes`) on arrays of float32 by itself, as it is in chains: to the bit."""
+    """One operation of one operand (its number in `lanes`) on arrays of float32, or of float64, by itself, as it is in chains: to the bit."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("dtype", "_letter", "_number")
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, number: int, dtype: np.dtype = SINGLE) -> None:
+        self._number, self.dtype, self._letter = number, dtype, ord(dtype.char)
 
     def __call__(self, array: Any) -> Any:
-        return self._into(array, of_c.empty(array.shape, SINGLE))
+        return self._into(array, of_c.empty(array.shape, self.dtype))
 
     def over(self, array: Any) -> Any:
         """The same, written into the operand where it can be."""
@@ -231,11 +232,12 @@ class Function:
         size = made.size
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
-        operand, result = lanes.memory(array, 4 * size, 102, False), lanes.memory(made, 4 * size, 102, True)
+        length = size * lanes.width(self._letter)
+        operand, result = lanes.memory(array, length, self._letter, False), lanes.memory(made, length, self._letter, True)
         if size >= SHARED_FUNCTION:
-            lanes.lane_shared(self._number, operand, result, size)
+            lanes.lane_shared(self._letter, self._number, operand, result, size)
         else:
-            lanes.lane(102, self._number, operand, operand, operand, result, size)
+            lanes.lane(self._letter, self._number, operand, operand, operand, result, size)
         return made
 
 
@@ -278,7 +280,6 @@ class Operation:
 
 # ---------------------------------------------------------------------- half precision
 
-SINGLE, _INTS = np.dtype(np.float32), np.dtype(np.int32)
 # Below, the conversion of the elements one by one takes no longer, float16's by NumPy and bfloat16's by ml_dtypes.
 _FEW, _FEW_BRAINS = 256, 1024
 # What converts between dtypes of these letters: the operation, and the letters of the memory.

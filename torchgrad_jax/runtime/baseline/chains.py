@@ -30,6 +30,8 @@ _HALVES = {
 }
 _MASKS = lanes.LOAD, 0, lanes.KEEP
 _SINGLE = {"f", *_HALVES}
+# The functions that there are of float64, too.
+_OF_BOTH = {lanes.EXP, lanes.TANH, lanes.LOGISTIC, lanes.LOG, lanes.LOG1P, lanes.SIN, lanes.COS}
 # What of half precision is half precision again.
 _EXACT = {lanes.NEG, lanes.ABS, lanes.LARGER, lanes.SMALLER, lanes.SIGN, lanes.SELECT, lanes.CLAMP}
 # NumPy goes from run to run of operands that are smaller than the result: 8 ns each. A chain pays from so many elements on, where runs are shorter.
@@ -182,7 +184,7 @@ class _Finder:
         if number == lanes.SELECT:
             expected[0] = "?"
         registers = "f" if letter in _SINGLE else letter
-        if registers not in ("f" if lanes.EXP <= number <= lanes.COPY else "fd") or [f.letter for f in given] != expected or not result.size:
+        if registers not in ("f" if lanes.EXP <= number <= lanes.COPY and number not in _OF_BOTH else "fd") or [f.letter for f in given] != expected or not result.size:
             return None
         if not _is_made(number, letter, result.letter) or any([_stands(f, result.shape) is None for f in given]):
             return None

@@ -106,8 +106,8 @@ def per_result(each: float, eqn: Any) -> float:
 
 
 def of_function(eqn: Any) -> float:
-    """The cost of a transcendental primitive that `blocks` has a function of float32 for, which half precision is computed by, too."""
-    return per_result(BY_BLOCKS if blocks.by_numbers and eqn.outvars[0].aval.dtype.itemsize <= 4 else DEAR, eqn)
+    """The cost of a transcendental primitive that `blocks` has functions of float32 and float64 for; half precision is computed by the former."""
+    return per_result(BY_BLOCKS if blocks.by_numbers and eqn.outvars[0].aval.dtype.kind in "fV" else DEAR, eqn)
 
 
 def chained_or(each: float) -> Callable[[Any], float]:

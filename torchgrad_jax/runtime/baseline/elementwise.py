@@ -35,11 +35,12 @@ _DEAR = {
 }  # fmt: skip
 
 
-def of_numbers(number: int) -> Writing | None:
-    """A function of float32 that is C's here (`blocks`), in place of NumPy's, which takes twice as long; None where it is not compiled."""
+def of_numbers(number: int, dtype: np.dtype = blocks.SINGLE) -> Writing | None:
+    """A function of float32, or of float64, that is C's here (`blocks`), in place of NumPy's, which takes twice as long; None where it is not
+    compiled."""
     if not blocks.by_numbers:
         return None
-    function = blocks.Function(number)
+    function = blocks.Function(number, dtype)
     NUMBERS[function] = number
     return Writing(function, function.over)
 
@@ -55,18 +56,25 @@ _LANES = {
     "exp": lanes.EXP, "log": lanes.LOG, "log1p": lanes.LOG1P, "tanh": lanes.TANH, "logistic": lanes.LOGISTIC, "sin": lanes.SIN, "cos": lanes.COS,
 }  # fmt: skip
 _SINGLE = {name: of_numbers(number) for name, number in _LANES.items()}
+_DOUBLE = {name: of_numbers(number, np.dtype(np.float64)) for name, number in _LANES.items()}
 
 
-def _direct(function: Callable[..., Any], dear: bool, single: Writing | None = None) -> Callable[[Any], Any]:
-    """The maker of a primitive that one function of NumPy carries out; `single` does for float32."""
+def _of_dtype(name: str, dtype: np.dtype) -> Writing | None:
+    """C's function of float32 or float64, None where there is none."""
+    return _SINGLE.get(name) if dtype == np.float32 else _DOUBLE.get(name) if dtype == np.float64 else None
+
+
+def _direct(function: Callable[..., Any], name: str = "") -> Callable[[Any], Any]:
+    """The maker of a primitive that one function of NumPy carries out, or of this name that C has a function for."""
 
     def make(eqn: Any) -> Any:
         dtype = eqn.outvars[0].aval.dtype
-        if single is not None and dtype == np.float32:
-            return single
+        if (by_c := _of_dtype(name, dtype)) is not None:
+            return by_c
         if eqn.params.get("out_dtype") not in (None, dtype):
             raise Unknown("out_dtype")
         if is_half(eqn.invars[0].aval.dtype):
+            single = _SINGLE.get(name)
             return of_halves(function if single is None else single.function, dtype, single is not None)
         return function
 
@@ -89,10 +97,10 @@ def of_halves(function: Callable[..., Any], dtype: np.dtype, always: bool = Fals
 
 
 for _name, _function in _CHEAP.items():
-    rule(_name, each=CHEAP, elementwise=True)(_direct(_function, False))
+    rule(_name, each=CHEAP, elementwise=True)(_direct(_function))
 for _name, _function in _DEAR.items():
     _cost = of_function if _name in _LANES else None
-    rule(_name, WHOLE + _name, each=DEAR, cost=_cost, elementwise=True)(_direct(_function, True, _SINGLE.get(_name)))
+    rule(_name, WHOLE + _name, each=DEAR, cost=_cost, elementwise=True)(_direct(_function, _name))
 
 
 # ---------------------------------------------------------------------- larger and smaller
@@ -215,7 +223,7 @@ def _div(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype.kind in "iu":
         return _quotient(dtype)
-    return _direct(np.true_divide, False)(eqn)
+    return _direct(np.true_divide)(eqn)
 
 
 def _quotient(dtype: np.dtype) -> Any:
@@ -242,7 +250,7 @@ def _rem(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype.char in "fd":
         return _REST
-    return _rest(np.fmod, dtype) if dtype.kind in "iu" else _direct(np.fmod, True)(eqn)
+    return _rest(np.fmod, dtype) if dtype.kind in "iu" else _direct(np.fmod)(eqn)
 
 
 _REST, _NEXT = of_reals(lanes.REM, np.fmod), of_reals(lanes.NEXTAFTER, np.nextafter)
@@ -306,7 +314,7 @@ def _pow(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
     if dtype.kind in "biu":
         raise Unknown("pow of integers")
-    power = _direct(np.power, True)(eqn)
+    power = _direct(np.power)(eqn)
     if eqn.invars[1].aval.dtype == dtype:
         return power
     return lambda a, b: power(a, b.astype(dtype))
@@ -357,17 +365,15 @@ def _rsqrt(eqn: Any) -> Any:
 @rule("logistic", cost=of_function, elementwise=True, fresh=True)
 def _logistic(eqn: Any) -> Any:
     dtype = eqn.outvars[0].aval.dtype
-    if dtype == np.float32 and (single := _SINGLE["logistic"]) is not None:
-        return single
-    return _logistic_of(dtype)
+    return _of_dtype("logistic", dtype) or _logistic_of(dtype)
 
 
 @cache
 def squashing(name: str, dtype: np.dtype) -> Callable[..., Any]:
     """tanh or logistic, of arrays that are float32 or float64."""
-    single = _SINGLE[name]
-    if single is not None and dtype == np.float32:
-        return single.function
+    found = _of_dtype(name, dtype)
+    if found is not None:
+        return found.function
     return np.tanh if name == "tanh" else _logistic_of(dtype)
 
 

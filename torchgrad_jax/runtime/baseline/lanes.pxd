@@ -29,21 +29,27 @@ cdef extern from *:
     #define TJ_APART
     #endif
     #include "torchgrad_jax/runtime/native/functions.h"
+    #include "torchgrad_jax/runtime/native/doubles.h"
     #include "torchgrad_jax/runtime/native/halves.h"
     #define TJ_LOOP(which, result) case which: TJ_APART for (i = 0; i < n; i++) { out[i] = (result); } break;
     #define TJ_FROM(which, first, to, result) case which: TJ_APART for (i = (first); i < n; i++) { (to)[i] = (result); } break;
-    #define TJ_WAVE(which, quarters) case which: {                                                                             \\
-        int large = 0;                                                                                                        \\
-        for (i = 0; i < n; i++) { large |= !(fabsf(a[i]) < TJ_NEAR); }                                                        \\
-        if (large) {                                                                                                          \\
-            for (i = 0; i < n; i++) {                                                                                         \\
-                out[i] = fabsf(a[i]) < TJ_NEAR ? tj_wave(a[i], quarters) : tj_wave_of_large(a[i], quarters);                  \\
-            }                                                                                                                 \\
-            break;                                                                                                            \\
-        }                                                                                                                     \\
-        TJ_APART for (i = 0; i < n; i++) { out[i] = tj_wave(a[i], quarters); }                                                \\
+    #define TJ_WAVE(which, quarters, magnitude, near, wave, of_large) case which: {                                          \\
+        int large = 0;                                                                                                       \\
+        for (i = 0; i < n; i++) { large |= !(magnitude(a[i]) < near); }                                                      \\
+        if (large) {                                                                                                         \\
+            for (i = 0; i < n; i++) { out[i] = magnitude(a[i]) < near ? wave(a[i], quarters) : of_large(a[i], quarters); }   \\
+            break;                                                                                                           \\
+        }                                                                                                                    \\
+        TJ_APART for (i = 0; i < n; i++) { out[i] = wave(a[i], quarters); }                                                  \\
         break; }
-    #define TJ_NONE
+    #define TJ_DOUBLE                                                                                                         \\
+        TJ_LOOP(22, tj_exp_double(a[i]))                                                                                      \\
+        TJ_LOOP(23, tj_tanh_double(a[i]))                                                                                     \\
+        TJ_LOOP(24, 1 / (1 + tj_exp_double(-a[i])))                                                                           \\
+        TJ_LOOP(26, tj_log_with_double(a[i], 0))                                                                              \\
+        TJ_LOOP(27, tj_log1p_double(a[i]))                                                                                    \\
+        TJ_WAVE(28, 0, fabs, TJ_NEAR_DOUBLE, tj_wave_double, tj_wave_of_large_double)                                         \\
+        TJ_WAVE(29, 1, fabs, TJ_NEAR_DOUBLE, tj_wave_double, tj_wave_of_large_double)
     #define TJ_SINGLE                                                                                                         \\
         TJ_LOOP(22, tj_exp(a[i]))                                                                                             \\
         TJ_LOOP(23, tj_tanh(a[i]))                                                                                            \\
@@ -51,8 +57,8 @@ cdef extern from *:
         TJ_LOOP(25, tj_erf(a[i]))                                                                                             \\
         TJ_LOOP(26, tj_log(a[i]))                                                                                             \\
         TJ_LOOP(27, tj_log1p(a[i]))                                                                                           \\
-        TJ_WAVE(28, 0)                                                                                                        \\
-        TJ_WAVE(29, 1)                                                                                                        \\
+        TJ_WAVE(28, 0, fabsf, TJ_NEAR, tj_wave, tj_wave_of_large)                                                             \\
+        TJ_WAVE(29, 1, fabsf, TJ_NEAR, tj_wave, tj_wave_of_large)                                                             \\
         TJ_FROM(30, tj_wide_halves((const uint16_t*)a, out, n), out, tj_wide_half(((const uint16_t*)a)[i]))                   \\
         TJ_FROM(31, 0, out, tj_wide_brain(((const uint16_t*)a)[i]))                                                           \\
         TJ_FROM(32, tj_narrow_halves(a, (uint16_t*)out, n), ((uint16_t*)out), tj_narrow_half(a[i]))                           \\
@@ -154,7 +160,7 @@ cdef extern from *:
     TJ_TRIANGULAR(one, float, sqrtf)
     TJ_TRIANGULAR(two, double, sqrt)
     TJ_LANES(tj_lane_float, float, sqrtf, fabsf, TJ_SINGLE)
-    TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_NONE)
+    TJ_LANES(tj_lane_double, double, sqrt, fabs, TJ_DOUBLE)
     #define TJ_REAL float
     #define TJ_BITS uint32_t
     #define TJ_NAMED(name) name##_single
@@ -504,9 +510,9 @@ cdef inline void run_shared(Work* work) noexcept:
 
 # One operation by itself.
 cdef struct Single:
-    int which
-    float* a
-    float* out
+    int letter, which
+    char* a
+    char* out
     Py_ssize_t size
 
 
@@ -517,13 +523,13 @@ cdef enum:
 cdef inline void _lane_piece(const void* single, int64_t number, tj_hand* hand) noexcept nogil:
     cdef Single* one = <Single*>single
     cdef Py_ssize_t begin = number * ELEMENTS_OF_A_PIECE
-    cdef float* a = one.a + begin
-    tj_lane_float(one.which, a, a, a, one.out + begin, min(one.size - begin, <Py_ssize_t>ELEMENTS_OF_A_PIECE))
+    cdef char* a = one.a + begin * width(one.letter)
+    lane(one.letter, one.which, a, a, a, one.out + begin * width(one.letter), min(one.size - begin, <Py_ssize_t>ELEMENTS_OF_A_PIECE))
 
 
-cdef inline void lane_shared(int which, char* a, char* out, Py_ssize_t n) noexcept:
+cdef inline void lane_shared(int letter, int which, char* a, char* out, Py_ssize_t n) noexcept:
     cdef Single one
-    one.which, one.a, one.out, one.size = which, <float*>a, <float*>out, n
+    one.letter, one.which, one.a, one.out, one.size = letter, which, a, out, n
     share(_lane_piece, &one, (n + ELEMENTS_OF_A_PIECE - 1) // ELEMENTS_OF_A_PIECE, False)
 
 

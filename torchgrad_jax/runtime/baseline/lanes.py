@@ -101,7 +101,7 @@ ARITY = (2, 2, 2, 2, 1, 1, 1, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 3, *(1,) * 18, 3,
 ADD, SUB, MUL, DIV, NEG, ABS, SQRT, SQUARE, RSQRT, LARGER, SMALLER, SIGN, GT, GE, LT, LE, EQ, NE, SELECT = range(19)
 # The numbers that a mask is, and the mask of numbers that are not 0; and `spread`.
 LOAD, KEEP, SPREAD = 19, 20, 21
-# Of float32 alone, and in C alone: polynomials, the Cephes library's (S. Moshier) for single precision, right to some units of the last place.
+# In C alone: polynomials, the Cephes library's (S. Moshier), right to some units of the last place. ERF is of float32 alone.
 EXP, TANH, LOGISTIC, ERF, LOG, LOG1P, SIN, COS = range(22, 30)
 # From memory of float16 (HALF) and bfloat16 (BRAIN, whose memory is that of uint16) to float32, and back, rounded; float32 rounded to one of them;
 # and as it is.
@@ -199,9 +199,9 @@ def lane(letter: int, which: int, a: Any, b: Any, c: Any, out: Any, n: int) -> N
     out[:n] = function(*[x[:n] for x in (a, b, c)[: ARITY[which]]])
 
 
-def lane_shared(which: int, a: Any, out: Any, n: int) -> None:
-    """One operation of one operand on n elements of float32, shared by threads in C."""
-    lane(102, which, a, a, a, out, n)
+def lane_shared(letter: int, which: int, a: Any, out: Any, n: int) -> None:
+    """One operation of one operand on n elements, shared by threads in C."""
+    lane(letter, which, a, a, a, out, n)
 
 
 def operation(
