@@ -184,7 +184,8 @@ class _Finder:
         if number == lanes.SELECT:
             expected[0] = "?"
         registers = "f" if letter in _SINGLE else letter
-        if registers not in ("f" if lanes.EXP <= number <= lanes.COPY and number not in _OF_BOTH else "fd") or [f.letter for f in given] != expected or not result.size:
+        single_only = lanes.EXP <= number <= lanes.COPY and number not in _OF_BOTH
+        if registers not in ("f" if single_only else "fd") or [f.letter for f in given] != expected or not result.size:
             return None
         if not _is_made(number, letter, result.letter) or any([_stands(f, result.shape) is None for f in given]):
             return None
