@@ -72,7 +72,7 @@ CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, Any]]]] = {
     "linalg_matrix_exp": [([_matrix(*a) * size], {}) for a in SQUARE for size in (0.0, 1e-3, 0.03, 0.1, 0.3, 1.0, 4.0)],
 }  # fmt: skip
 CALLS["linalg_solve_ex"] = CALLS["linalg_solve"]
-HOMES = ("torchgrad_jax.declaration.numpy_systems.", "torchgrad_jax.operators.kernels.numpy_exponential")
+HOMES = ("torchgrad_jax.declaration.numpy_systems.", "torchgrad_jax.operators.kernels.exponential")
 WITH_GRADIENTS = sorted(name for name in CALLS if registry[name].numpy_vjp is not None or registry[name].numpy_grads is not None)
 
 

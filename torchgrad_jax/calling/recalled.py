@@ -81,10 +81,16 @@ def recall(calls: Calls, otherwise: Callable[..., Any], args: tuple[Any, ...], k
         for each in a if type(a) is list or type(a) is tuple else (a,):
             if type(each) is Tensor:
                 content_of(each)
-    before = epoch.step
-    made = otherwise(*args, **kwargs)
+    before, outer = epoch.step, rec.writes
+    rec.writes = writes = []  # what is written to an argument, as rows of an embedding's weight are, is no part of what is learned
+    try:
+        made = otherwise(*args, **kwargs)
+    finally:
+        rec.writes = outer
+    if outer is not None:
+        outer.extend(writes)
     calls.left -= 1
-    if rec.epoch is epoch and (epoch.step is not before or calls.makes) and not rec.rare and _warnings["said"] == said:
+    if rec.epoch is epoch and (epoch.step is not before or calls.makes) and not (rec.rare or writes) and _warnings["said"] == said:
         learn(calls, epoch, before, args, kwargs, made)
     return made
 

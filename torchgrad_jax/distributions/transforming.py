@@ -60,6 +60,8 @@ class Transform:
         """The like with this `cache_size`, which the transforms that it is made of have too."""
         if cache_size == self._cache_size:
             return self
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
         made = copy(self)
         made.__dict__.update({name: _cached(value, cache_size) for name, value in vars(self).items() if name != "_inv"})
         made._cache_size, made._cached_x_y, made._inv = cache_size, (None, None), None

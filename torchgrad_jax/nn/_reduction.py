@@ -15,7 +15,7 @@ def get_enum(reduction: str) -> int:
 def legacy_get_string(size_average: bool | None, reduce: bool | None, emit_warning: bool = True) -> str:
     """The word for what these two, each True if None, said before there was one."""
     if emit_warning:
-        return reduction_of("", size_average is not False, reduce is not False)
+        return reduction_of("", *[argument is None or bool(argument) for argument in (size_average, reduce)])
     return former_reduction(size_average, reduce)
 
 

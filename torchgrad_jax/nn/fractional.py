@@ -99,7 +99,7 @@ def _check_shape(name: str, shape: tuple[int, ...], kernel: tuple[int, ...], siz
                 f"{name}: Expected input to have non-zero size for non-batch dimensions, but got{list(shape)} with dimension {i} being empty."
             )
     for i in _CHECKED[count]:
-        if sizes[i] + kernel[i] - 1 > shape[i - count]:
+        if sizes[i] + kernel[i] - 1 > shape[i - count] - (count == 3):  # PyTorch wants one more of volumes
             axis = _AXES[i - count]
             raise RuntimeError(f"{name}: pool {axis} {kernel[i]} too large relative to input {axis} {shape[i - count]}")
     if min(sizes) < 0:

@@ -48,7 +48,8 @@ def reduction_of(reduction: str, size_average: bool | None = None, reduce: bool 
 
 def former_reduction(size_average: bool | None, reduce: bool | None) -> str:
     """What these arguments, each True if None, said before there were words for it."""
-    return "none" if reduce is False else "sum" if size_average is False else "mean"
+    averaged, reduced = [True if argument is None else bool(argument) for argument in (size_average, reduce)]
+    return "mean" if averaged and reduced else "sum" if reduced else "none"
 
 
 def reduce_loss(x: Tensor, reduction: str) -> Tensor:

@@ -19,7 +19,7 @@ from torchgrad_jax.declaration.converting import broadcast_shapes, where, zeros_
 from torchgrad_jax.declaration.memory_order import COLUMNS, Order, by_columns
 from torchgrad_jax.declaration.operator import NOT_IMPLEMENTED, op
 from torchgrad_jax.declaration.refusals import no_derivative, not_implemented
-from torchgrad_jax.operators.kernels import ldl, loops, numpy_exponential
+from torchgrad_jax.operators.kernels import exponential, ldl, loops
 from torchgrad_jax.operators.kernels.linalg_errors import (
     DEFICIENT,
     ILL_CONDITIONED,
@@ -388,31 +388,20 @@ def identity_like(a: Any) -> Any:
     return jnp.broadcast_to(identity(a), a.shape)
 
 
-def _matrix_exp(a: Any) -> Any:
-    if not a.size:
-        return a
-    wide = a.astype(jnp.float32) if a.dtype.itemsize < 4 else a
-    return loops.expm(wide, max_squarings=48).astype(a.dtype)
-
-
 def _exp_shapes(a: Aval) -> None:
     check_square("linalg.matrix_exp", a)
     check_float("linalg.matrix_exp", a, low_precision=True)
 
 
 def _matrix_exp_grad(grad: Any, self: Any) -> Any:
-    """The upper right block of exp [[A^H, G], [0, A^H]] (N. Higham, "Functions of Matrices", 2008, section 3.1)."""
-    n = self.shape[-1]
-    ah = adjoint(self)
-    top, bottom = jnp.concatenate([ah, grad], -1), jnp.concatenate([zeros_like(ah), ah], -1)
-    return _matrix_exp(jnp.concatenate([top, bottom], -2))[..., :n, n:]
+    return exponential.directional(adjoint(self), grad) if self.size else grad
 
 
-@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_exp_shapes, numpy=numpy_exponential.matrix_exp,
-    numpy_vjp=numpy_exponential.matrix_exp_vjp, **PRIVATE)  # fmt: skip
+@op("linalg_matrix_exp(Tensor self)", grads={"self": _matrix_exp_grad}, validate=_exp_shapes, numpy=exponential.matrix_exp,
+    numpy_vjp=exponential.matrix_exp_vjp, **PRIVATE)  # fmt: skip
 def linalg_matrix_exp(a: Any) -> Any:
     """The exponential of a matrix."""
-    return _matrix_exp(a)
+    return exponential.of_matrix(a)
 
 
 # ---------------------------------------------------------------------- products of reflections

@@ -81,13 +81,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         shortlist = self.cutoffs[0]
         head = F.log_softmax(self.head(input), dim=1)
         entry, within = target.clamp(max=shortlist - 1), None
+        classes = np.asarray(target._concrete()) if target._content().readable else None
         for i, (low, high) in enumerate(zip(self.cutoffs, self.cutoffs[1:], strict=False)):
+            if classes is not None and not ((classes >= low) & (classes < high)).any():
+                continue  # its weights have no gradient
             here = (target >= low) & (target < high)
             of_cluster = _chosen(F.log_softmax(self.tail[i](input), dim=1), (target - low).clamp(0, high - low - 1))
             entry = where(here, shortlist + i, entry)
             added = where(here, of_cluster, 0.0)
             within = added if within is None else within + added
-        output = _chosen(head, entry) + within
+        output = _chosen(head, entry) if within is None else _chosen(head, entry) + within
         if not batched:
             output = output.squeeze(0)
         return Output(output, (-output).mean())

@@ -369,11 +369,11 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Another dictionary of the same parameters."""
-        return ParameterDict({key: self[key] for key in self._keys})
+        return ParameterDict([(key, self[key]) for key in self._keys])
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A dictionary of the keys, each with `default`."""
-        return ParameterDict({key: default for key in keys})
+        return ParameterDict([(key, default) for key in keys])
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key, `default` where there is none."""
@@ -415,7 +415,10 @@ class ParameterDict(Module):
 
     def update(self, parameters: Any) -> None:
         """Add parameters: a mapping, or pairs. TypeError, ValueError where it is neither."""
-        for key, value in pairs_of(parameters, "ParameterDict", "ParametersDict"):
+        pairs = pairs_of(parameters, "ParameterDict", "ParametersDict")
+        # Those of a mapping that says nothing of an order come in that of their keys.
+        ordered = not isinstance(parameters, Mapping) or isinstance(parameters, (OrderedDict, ParameterDict))
+        for key, value in pairs if ordered else sorted(pairs):
             self[key] = value
 
     def extra_repr(self) -> str:

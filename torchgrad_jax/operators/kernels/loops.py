@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax import numpy as jnp
 
 
 def _as_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,3 +29,13 @@ def expm(x: Any, **options: Any) -> Any:
     from jax.scipy import linalg  # 14 ms that importing this package need not take
 
     return linalg.expm(x, **options)
+
+
+def squared(x: Any, times: Any, most: int) -> Any:
+    """Matrices multiplied with themselves so many times, at most `most`."""
+
+    def turn(x: Any, k: Any) -> Any:
+        more = times > k
+        return lax.cond(jnp.any(more), lambda x: jnp.where(more, x @ x, x), lambda x: x, x), None
+
+    return scan(turn, x, jnp.arange(most))[0]
