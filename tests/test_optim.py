@@ -189,8 +189,9 @@ def test_the_line_search_by_itself(options):
             x = m.tensor([0.5, -1.2, 2.0], dtype=m.float64)
             f, g = evaluate(x, 0.0, x)
             outcome = module._strong_wolfe(evaluate, x, t, -sign * g, f, g, -sign * g.dot(g), **options)
-            # XLA's programs round otherwise, and where a search gets nowhere the last digits say after how many evaluations it gives up.
-            found.append(outcome if modes.baseline and modes.execution == "fused" else outcome[:3])
+            # XLA's programs and our sine round otherwise, and where a search gets nowhere the last digits say after how many evaluations it gives up.
+            same_digits = modes.baseline and modes.execution == "fused" and loss is not losses["waves"]
+            found.append(outcome if same_digits else outcome[:3])
         return found
 
     like_pytorch(program)()

@@ -1,6 +1,6 @@
 """`torch.nn.utils`."""
 
-from torchgrad_jax.nn.utils import clip_grad, convert_parameters, fusion, init, memory_format, parametrizations, parametrize, prune, rnn, stateless
+from torchgrad_jax.nn.utils import clip_grad, convert_parameters, fusion, init, memory_format
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_norm as clip_grad_norm
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_norm_ as clip_grad_norm_
 from torchgrad_jax.nn.utils.clip_grad import clip_grad_value_ as clip_grad_value_
@@ -19,6 +19,11 @@ from torchgrad_jax.nn.utils.spectral_norm import remove_spectral_norm as remove_
 from torchgrad_jax.nn.utils.spectral_norm import spectral_norm as spectral_norm
 from torchgrad_jax.nn.utils.weight_norm import remove_weight_norm as remove_weight_norm
 from torchgrad_jax.nn.utils.weight_norm import weight_norm as weight_norm
+from torchgrad_jax.runtime import lazy
+
+# Half of the time that clipping gradients for the first time takes would go into loading these.
+_later = lazy.submodules(__name__, ("parametrizations", "parametrize", "prune", "rnn", "stateless"))
+parametrizations, parametrize, prune, rnn, stateless = _later.values()
 
 __all__ = [
     "clip_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "convert_conv2d_weight_memory_format",
