@@ -14,9 +14,9 @@ from torchgrad_jax.functions.matrices.decompositions import householder_product,
 from torchgrad_jax.functions.matrices.norms import _weight_norm, norm_except_dim
 from torchgrad_jax.functions.random_factories import randn
 from torchgrad_jax.functions.shaping import cat
-from torchgrad_jax.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from torchgrad_jax.nn.modules.module import Module
 from torchgrad_jax.nn.utils.parametrize import register_parametrization
+from torchgrad_jax.nn.utils.spectral_norm import rows_of
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -242,8 +242,3 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     made = _SpectralNorm(weight, n_power_iterations, rows_of(module) if dim is None else dim, eps)
     return register_parametrization(module, name, made)
-
-
-def rows_of(module: Module) -> int:
-    """The dimension of a layer's weight that is its outputs."""
-    return int(isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)))

@@ -7,6 +7,7 @@ from typing import Any
 import torchgrad_jax.nn.functional as F
 from torchgrad_jax.autograd.grad_mode import no_grad
 from torchgrad_jax.core.parameter import Parameter
+from torchgrad_jax.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from torchgrad_jax.nn.modules.module import Module
 
 __all__ = ["SpectralNorm", "SpectralNormLoadStateDictPreHook", "SpectralNormStateDictHook", "remove_spectral_norm", "spectral_norm"]
@@ -131,8 +132,6 @@ class SpectralNormStateDictHook:
 def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None) -> Module:
     """`torch.nn.utils.parametrizations.spectral_norm` by a hook (Miyato et al. 2018): the parameter ``<name>_orig`` and the buffers ``<name>_u`` and
     ``<name>_v``. dim: the dimension of outputs; 0 by default, 1 for transposed convolutions. ValueError, RuntimeError where it cannot be."""
-    from torchgrad_jax.nn.utils.parametrizations import rows_of  # which the package loads when it is asked for
-
     SpectralNorm.apply(module, name, n_power_iterations, rows_of(module) if dim is None else dim, eps)
     return module
 
@@ -151,3 +150,8 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
             if isinstance(hook, (SpectralNormStateDictHook, SpectralNormLoadStateDictPreHook)) and hook.fn.name == name:
                 del hooks[number]
     return module
+
+
+def rows_of(module: Module) -> int:
+    """The dimension of a layer's weight that is its outputs."""
+    return int(isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)))
