@@ -108,7 +108,7 @@ def test_markdown_table_is_aligned():
         ["profiling", "--backends", "fused,eager"],
         ["loop", "--backends", "fused", "--parts", "steady"],
         ["changing", "--backends", "fused", "--loops", "operators,everything"],
-        ["loading", "--backends", "torch,fused"],
+        ["loading", "--backends", "fused"],
     ],
     ids=lambda arguments: arguments[0],
 )

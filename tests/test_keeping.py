@@ -35,15 +35,14 @@ def few(monkeypatch):
     for owner in keeping.executables():  # what is compiled stays first, and so little may stay
         owner.let_go()
     tj.ones(3).sum().item()
-    gc.unfreeze()  # what earlier tests have left counts
     gc.collect()
     return len(steps())
 
 
 @pytest.fixture
 def elsewhere(few):
-    """How many Steps and Programs are held otherwise, by what other tests have compiled or keep."""
-    return alive(Step) - few, alive(Program) - len(programs())
+    """How many Steps and Programs there are before, which other tests have compiled or keep. (Of what they left some is frozen, and not counted.)"""
+    return alive(Step), alive(Program)
 
 
 def steps():
@@ -213,18 +212,17 @@ def test_what_was_interpreted_holds_no_calls_once_it_is_compiled(few):
 
 def test_signatures_and_operators_with_their_arguments_stay_few(few, monkeypatch):
     monkeypatch.setattr(operator, "FEW", 8)
-    monkeypatch.setattr(keeping, "MOST_SIGNATURES", 150)
     signatures = lambda: sum(len(bound.signatures) for bound in operator.all_bound())  # noqa: E731
     before, operators = signatures(), len(operator.registry["select"].bound)
     most = bound = 0
-    for n in range(1, 120):
+    for n in range(1, 300):
         x = tj.ones(n + 1, 3).requires_grad_()
         (x.narrow(0, n // 2, n // 3 + 1) ** (n + 2)).sum().backward()
         assert x.grad[n // 2, 0].item() == n + 2
         most = max(most, signatures())
         bound = max(bound, len(operator.registry["pow_scalar"].bound))
     assert most <= before + 2 * keeping.MOST_SIGNATURES
-    assert bound < 115
+    assert bound < 290
     assert operators <= len(operator.registry["select"].bound) + 1
 
 
